@@ -1,0 +1,128 @@
+"""The `modelguard` command: finds the subcommand, and turns every way a run can end into an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+import click
+
+from modelguard import __version__
+from modelguard.errors import ModelguardError
+from modelguard.settings import nearest
+
+FAILED = 2
+INTERRUPTED = 130
+READER_GONE = 141
+
+_COMMANDS = {
+    "explain": "modelguard.cli.explain",
+    "rules": "modelguard.cli.rules",
+    "scan": "modelguard.cli.scan",
+}
+
+
+class _ReaderGone(Exception):
+    """Nobody reads stdout any more, as after `| head`. Not an OSError, because click would end the process for one."""
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands are imported when they are called: each lives in a module, under the name `command`."""
+
+    def __init__(self, modules: Mapping[str, str], **attributes: object) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all subcommands, in the order of the help page."""
+        return sorted(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The subcommand of that name, imported now."""
+        module = self._modules.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = import_module(module).command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand that the arguments name; a misspelt one is answered with the nearest."""
+        name = args[0]
+        if name not in self._modules and not name.startswith("-"):
+            meant = nearest(name, self._modules)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(self.list_commands(ctx))}."
+            if meant is None and os.path.exists(name):
+                hint = f"to scan it, run `modelguard scan {name}`."
+            raise click.UsageError(f"no such command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGone from None
+
+
+cli = LazyGroup(
+    _COMMANDS,
+    name="modelguard",
+    help="Find module state that PyTorch models write in `forward`, which a replayed CUDA graph gets silently wrong.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+click.version_option(__version__, prog_name="modelguard", message="%(prog)s %(version)s")(cli)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status is what the subcommand returns, and 2 where it could not do its work."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    _never_choke_on_characters()
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except (_ReaderGone, BrokenPipeError):
+        # The interpreter flushes once more at exit and must find an open stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_GONE
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        result = cli.main(arguments, prog_name="modelguard", standalone_mode=False)
+    except ModelguardError as error:
+        click.echo(f"modelguard: error: {error}", err=True)
+        return error.status
+    except click.ClickException as error:
+        error.show()
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("modelguard: interrupted", err=True)
+        return INTERRUPTED
+    except (_ReaderGone, BrokenPipeError):
+        raise
+    except Exception as error:
+        return _internal_error(error, verbose=not {"--verbose", "-v"}.isdisjoint(arguments))
+    return result if isinstance(result, int) else 0
+
+
+def _internal_error(error: Exception, verbose: bool) -> int:
+    what = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
+    if verbose:
+        import traceback
+
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        click.echo(f"modelguard: internal error: {what}", err=True)
+    else:
+        click.echo(f"modelguard: internal error: {what}; run with --verbose for the traceback", err=True)
+    return FAILED
+
+
+def _never_choke_on_characters() -> None:
+    """Let a terminal that cannot show a character show its escape instead."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")

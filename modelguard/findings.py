@@ -1,0 +1,147 @@
+"""The one currency of the tool: what was found, where, how bad it is, and how it is known."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Severity(enum.Enum):
+    """How bad a finding is, worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """0 for a note, 2 for an error: larger is worse."""
+        return _RANK[self]
+
+    def lowered(self) -> Severity:
+        """One level less severe; a note stays a note."""
+        return Severity.WARNING if self is Severity.ERROR else Severity.NOTE
+
+    def at_least(self, other: Severity) -> bool:
+        """Whether this is as severe as `other`, or worse."""
+        return self.rank >= other.rank
+
+
+_RANK = {Severity.NOTE: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+
+
+class GuardContext(enum.Enum):
+    """Under which condition a write runs."""
+
+    UNCONDITIONAL = "unconditional"
+    LAZY = "lazy"
+    TRAINING_ONLY = "training-only"
+    EAGER_ONLY = "eager-only"
+
+
+class Effect(enum.Enum):
+    """What a replayed CUDA graph makes of a write."""
+
+    LOST = "lost"
+    FROZEN = "frozen"
+    REPLAYED = "replayed"
+
+
+class Evidence(enum.Enum):
+    """How a finding is known."""
+
+    STATIC = "static"
+    DYNAMO = "dynamo"
+    REPLAY = "replay"
+
+
+class Location(NamedTuple):
+    """A span of source text: 1-based lines, 1-based columns counted in characters; the end column is exclusive."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Frame(NamedTuple):
+    """One step of the way from an entry point to a write: in `function`, at `path`:`line`, the next step is called."""
+
+    function: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault at one place.
+
+    `attribute` is the state path that is written (`self.rotary.cos`), `chain` the calls that lead from an entry point to the
+    function that holds the write (empty when the entry point itself holds it).
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    location: Location
+    source_line: str = ""
+    class_name: str | None = None
+    attribute: str | None = None
+    entry_points: tuple[str, ...] = ()
+    chain: tuple[Frame, ...] = ()
+    guard: GuardContext = GuardContext.UNCONDITIONAL
+    carried: bool = False
+    effect: Effect | None = None
+    evidence: tuple[Evidence, ...] = (Evidence.STATIC,)
+    help: str | None = None
+    help_url: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """An identity that survives line shifts: path, class, state path, code and the source line without its spacing."""
+        parts = (
+            self.location.path.replace("\\", "/"),
+            self.class_name or "",
+            self.attribute or "",
+            self.code,
+            " ".join(self.source_line.split()),
+        )
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str, str]:
+        """Reading order: by file, then position, then code."""
+        return (
+            self.location.path,
+            self.location.line,
+            self.location.column,
+            self.code,
+            self.attribute or "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """Something that kept the scan from looking at a file as it should, in one sentence with its remedy."""
+
+    path: str
+    message: str
+    line: int | None = None
+    severity: Severity = Severity.WARNING
+
+
+@dataclass(frozen=True, slots=True)
+class ScanReport:
+    """What a scan found and what it looked at."""
+
+    findings: tuple[Finding, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    files: int = 0
+    module_classes: int = 0
+    entry_points: int = 0
+    lines: int = 0
+    timings: dict[str, float] = field(default_factory=dict)

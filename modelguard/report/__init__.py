@@ -1,0 +1,1 @@
+"""A writer for each output format, from findings to text."""

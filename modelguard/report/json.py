@@ -1,0 +1,74 @@
+"""Findings for programs: the shape that docs/json-output.md describes and schema.json fixes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from modelguard import __version__
+from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
+
+SCHEMA_VERSION = 1
+"""Grows when a field changes its meaning or goes; a new field leaves it alone."""
+
+
+def render(report: ScanReport) -> str:
+    """The report as a JSON object. Plain ASCII, so that no terminal or pipe can spoil it."""
+    counts = Counter(finding.severity for finding in report.findings)
+    return _dump(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "modelguard_version": __version__,
+            "findings": [_finding(finding) for finding in report.findings],
+            "diagnostics": [_diagnostic(diagnostic) for diagnostic in report.diagnostics],
+            "summary": {
+                "files": report.files,
+                "module_classes": report.module_classes,
+                "entry_points": report.entry_points,
+                "errors": counts[Severity.ERROR],
+                "warnings": counts[Severity.WARNING],
+                "notes": counts[Severity.NOTE],
+            },
+        }
+    )
+
+
+def _dump(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    where = finding.location
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "path": where.path,
+        "line": where.line,
+        "column": where.column,
+        "end_line": where.end_line,
+        "end_column": where.end_column,
+        "class": finding.class_name,
+        "attribute": finding.attribute,
+        "entry_points": list(finding.entry_points),
+        "call_chain": [{"function": frame.function, "path": frame.path, "line": frame.line} for frame in finding.chain],
+        "guard_context": finding.guard.value,
+        "carried": finding.carried,
+        "effect": finding.effect.value if finding.effect else None,
+        "evidence": [evidence.value for evidence in finding.evidence],
+        "help": finding.help,
+        "help_url": finding.help_url,
+        "fingerprint": finding.fingerprint,
+        "fix": None,
+    }
+
+
+def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
+    return {
+        "path": diagnostic.path,
+        "line": diagnostic.line,
+        "severity": diagnostic.severity.value,
+        "message": diagnostic.message,
+    }

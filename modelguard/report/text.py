@@ -1,0 +1,133 @@
+"""Findings for people: place, code, sentence, source with carets, the way from the entry point, and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from modelguard.errors import SourceError
+from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
+from modelguard.report.frame import printable, source_frame
+from modelguard.scan.files import decode, read_source, split_lines
+
+_STYLES = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "note": "bold cyan",
+    "place": "bold",
+    "gutter": "blue",
+    "label": "bold",
+}
+
+_Segment = tuple[str, str]
+"""A style's name, or nothing, and text without line ends."""
+
+
+def render(report: ScanReport, *, show_notes: bool = False, summary: bool = True, color: bool = False) -> str:
+    """The report as text. Notes are counted, and shown only with `show_notes`; `summary` adds the closing lines."""
+    shown = [finding for finding in report.findings if show_notes or finding.severity is not Severity.NOTE]
+    lines = list(_blocks(shown))
+    if summary:
+        lines += _summary(report, hidden=len(report.findings) - len(shown))
+    if color:
+        return _colored(lines)
+    return "".join("".join(text for _, text in line).rstrip() + "\n" for line in lines)
+
+
+def render_diagnostic(diagnostic: Diagnostic) -> str:
+    """One line that says what kept the scan from a file."""
+    place = diagnostic.path if diagnostic.line is None else f"{diagnostic.path}:{diagnostic.line}"
+    return f"{printable(place)}: {diagnostic.severity.value}: {printable(diagnostic.message)}"
+
+
+def _blocks(findings: list[Finding]) -> Iterator[list[_Segment]]:
+    sources = _SourceLines()
+    for finding in findings:
+        yield from _block(finding, sources)
+        yield []
+
+
+def _block(finding: Finding, sources: _SourceLines) -> Iterator[list[_Segment]]:
+    where = finding.location
+    severity = finding.severity.value
+    yield [
+        ("place", printable(f"{where.path}:{where.line}:{where.column}")),
+        ("", ": "),
+        (severity, f"{severity}[{finding.code}]"),
+        ("", f" {finding.name}: {printable(finding.message)}"),
+    ]
+    gutter = " " * len(str(where.line))
+    source = sources.line(where.path, where.line)
+    if source is None:
+        source = finding.source_line
+    if source.strip():
+        text, carets = source_frame(source, where.column, where.end_column if where.end_line == where.line else None)
+        yield [("gutter", f" {gutter} |")]
+        yield [("gutter", f" {where.line} |"), ("", f" {text}")]
+        yield [("gutter", f" {gutter} |"), (severity, f" {carets}")]
+    if finding.chain:
+        yield [("gutter", f" {gutter} ="), ("label", " in: "), ("", printable(_chain(finding)))]
+    if finding.help:
+        yield [("gutter", f" {gutter} ="), ("label", " help: "), ("", printable(finding.help))]
+
+
+def _chain(finding: Finding) -> str:
+    steps = []
+    path = finding.location.path
+    for function, frame_path, line in finding.chain:
+        place = f"line {line}" if frame_path == path else f"{frame_path}:{line}"
+        steps.append(f"{function} ({place})")
+    return " -> ".join([*steps, f"line {finding.location.line}"])
+
+
+def _summary(report: ScanReport, hidden: int) -> Iterator[list[_Segment]]:
+    counts = Counter(finding.severity for finding in report.findings)
+    if hidden:
+        del counts[Severity.NOTE]
+    found = [(severity.value, plural(counts[severity], severity.value)) for severity in Severity if counts[severity]]
+    line: list[_Segment] = []
+    for segment in found or [("", "no findings")]:
+        line += [("", ", "), segment] if line else [segment]
+    looked_at = f"{plural(report.module_classes, 'module class')}, {plural(report.entry_points, 'entry point')}"
+    yield [*line, ("", f" in {plural(report.files, 'file')} ({looked_at})")]
+    if hidden:
+        yield [("", f"{plural(hidden, 'note')} hidden; --show-notes shows {'it' if hidden == 1 else 'them'}")]
+
+
+def plural(count: int, noun: str) -> str:
+    """`count` and `noun`, in the plural where it must be."""
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+class _SourceLines:
+    """Source lines from disk; the last file is kept, because findings come sorted by file."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+        self._lines: list[str] = []
+
+    def line(self, path: str, number: int) -> str | None:
+        if path != self._path:
+            self._path = path
+            try:
+                self._lines = split_lines(decode(read_source(path), path))
+            except (SourceError, ValueError):
+                self._lines = []
+        return self._lines[number - 1] if 1 <= number <= len(self._lines) else None
+
+
+def _colored(lines: list[list[_Segment]]) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.text import Text
+
+    # Whether to colour was decided by the caller, so rich must not look at the terminal or at NO_COLOR again.
+    console = Console(file=StringIO(), force_terminal=True, color_system="standard", no_color=False, legacy_windows=False)
+    with console.capture() as capture:
+        for line in lines:
+            parts = [(text, _STYLES.get(style, "")) for style, text in line]
+            console.print(Text.assemble(*parts), soft_wrap=True, highlight=False)
+    return capture.get()

@@ -1,0 +1,78 @@
+"""The rules, in order of precedence: one write gets one finding, from the first rule that claims it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from modelguard.observation import StateWrite
+from modelguard.rules.base import Rule, Verdict
+from modelguard.rules.mg101_buffer_rebound import BufferRebound
+from modelguard.rules.mg102_parameter_rebound import ParameterRebound
+from modelguard.rules.mg103_tensor_attribute_rebound import TensorAttributeRebound
+from modelguard.rules.mg104_python_state_changed import PythonStateChanged
+from modelguard.rules.mg105_container_mutated import ContainerMutated
+from modelguard.rules.mg106_registered_in_forward import RegisteredInForward
+from modelguard.rules.mg107_storage_swapped import StorageSwapped
+from modelguard.rules.mg108_buffer_written_in_place import BufferWrittenInPlace
+from modelguard.rules.mg109_lazy_cache import LazyCache
+from modelguard.rules.mg110_attribute_deleted import AttributeDeleted
+from modelguard.rules.mg111_shared_state_changed import SharedStateChanged
+from modelguard.rules.mg112_foreign_state_changed import ForeignStateChanged
+from modelguard.rules.mg113_unresolved_mutator import UnresolvedMutator
+from modelguard.rules.mg114_memoised_tensor import MemoisedTensor
+from modelguard.rules.mg901_unparsable_file import UnparsableFile
+
+RULES: tuple[Rule, ...] = (
+    MemoisedTensor(),
+    AttributeDeleted(),
+    RegisteredInForward(),
+    StorageSwapped(),
+    SharedStateChanged(),
+    LazyCache(),
+    BufferWrittenInPlace(),
+    ForeignStateChanged(),
+    BufferRebound(),
+    ParameterRebound(),
+    TensorAttributeRebound(),
+    ContainerMutated(),
+    UnresolvedMutator(),
+    PythonStateChanged(),
+    UnparsableFile(),
+)
+
+by_code: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in sorted(RULES, key=lambda rule: rule.code)})
+"""The rules by their code, in the order of the codes."""
+
+
+def judge(write: StateWrite) -> tuple[Rule, Verdict] | None:
+    """The first rule that claims `write`, and what it says."""
+    for rule in RULES:
+        verdict = rule.check(write)
+        if verdict is not None:
+            return rule, verdict
+    return None
+
+
+def find(text: str) -> Rule | None:
+    """The rule that `text` names by its code or its name, in upper or lower case."""
+    wanted = text.strip()
+    rule = by_code.get(wanted.upper())
+    if rule is not None:
+        return rule
+    return next((rule for rule in RULES if rule.name == wanted.lower()), None)
+
+
+def rule_names() -> dict[str, str]:
+    """The name of every rule, by its code."""
+    return {code: rule.name for code, rule in by_code.items()}
+
+
+def nearest(text: str) -> list[str]:
+    """The codes and names that `text` may have meant, at most three, best first."""
+    from difflib import get_close_matches
+
+    wanted = text.strip().lower()
+    spellings = {code.lower(): code for code in by_code} | {rule.name: rule.name for rule in by_code.values()}
+    begun = [spelling for low, spelling in spellings.items() if wanted and low.startswith(wanted)]
+    return (begun or [spellings[low] for low in get_close_matches(wanted, spellings)])[:3]

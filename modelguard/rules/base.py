@@ -1,0 +1,97 @@
+"""What a rule is: its identity, its documentation, its examples and one question asked of each state write."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from modelguard.findings import Effect, Severity
+from modelguard.observation import StateWrite
+
+HEADINGS = ("What it does", "Why it is bad", "Use instead", "Severity", "References")
+"""The sections that the docstring of every rule holds, in this order, each under `## `."""
+
+
+class Verdict(NamedTuple):
+    """What a rule says of a write: how bad, one sentence that names the attribute and what will go wrong, what to do."""
+
+    severity: Severity
+    message: str
+    help: str
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """Source in which the rule must report `attribute` on `line`, at `severity`, and nothing at warning or error elsewhere.
+
+    `line` counts in `text`. `also` lists lines on which other findings are right.
+    """
+
+    source: str
+    line: int
+    attribute: str
+    severity: Severity | None = None
+    carried: bool | None = None
+    also: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The source as a file would hold it."""
+        return _as_file(self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """Source in which the rule must report nothing, and no rule a warning or an error."""
+
+    source: str
+
+    @property
+    def text(self) -> str:
+        """The source as a file would hold it."""
+        return _as_file(self.source)
+
+
+class Rule:
+    """One kind of fault. The docstring of a subclass is its documentation page.
+
+    Its first line is the summary; the rest are the sections of `HEADINGS`.
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    severity: ClassVar[Severity]
+    """The severity of an ordinary case; `check` may say less or more."""
+    since: ClassVar[str]
+    INVALID: ClassVar[tuple[Invalid, ...]] = ()
+    VALID: ClassVar[tuple[Valid, ...]] = ()
+
+    def check(self, write: StateWrite) -> Verdict | None:
+        """The verdict on `write`, or None where it is not this rule's matter."""
+        raise NotImplementedError
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first line of the documentation."""
+        return cls.documentation().splitlines()[0]
+
+    @classmethod
+    def documentation(cls) -> str:
+        """The documentation page, without indentation."""
+        return inspect.cleandoc(cls.__doc__ or "")
+
+    @classmethod
+    def sections(cls) -> dict[str, str]:
+        """The text under each heading of the documentation."""
+        found: dict[str, str] = {}
+        for part in cls.documentation().split("\n## ")[1:]:
+            heading, _, body = part.partition("\n")
+            found[heading.strip()] = body.strip()
+        return found
+
+
+def _as_file(source: str) -> str:
+    return textwrap.dedent(source).strip("\n") + "\n"

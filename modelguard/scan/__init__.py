@@ -1,0 +1,1 @@
+"""The static pass: files, facts, project, writes, and the engine that runs them in order."""

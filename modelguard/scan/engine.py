@@ -1,0 +1,268 @@
+"""The scan: paths and settings in, a report out. Reading is `files`, what is known of a file `facts`, what a region does `walk`."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from modelguard.errors import SourceError
+from modelguard.findings import Diagnostic, Finding, GuardContext, Location, ScanReport
+from modelguard.observation import StateWrite
+from modelguard.rules import judge
+from modelguard.rules.mg901_unparsable_file import UnparsableFile
+from modelguard.scan.candidates import Candidates
+from modelguard.scan.facts import extract
+from modelguard.scan.files import decode, discover, read_source
+from modelguard.scan.project import ClassInfo, Method, Project, SourceFile
+from modelguard.scan.recorder import Recorder
+from modelguard.scan.walk import Walk, World
+from modelguard.settings import Settings
+
+HELP_URL = "https://modelguard.readthedocs.io/en/latest/rules/{code}/"
+
+_RECURSION = 6_000
+"""Python frames allowed while a file is parsed and walked: deep, but not bottomless, input is looked at."""
+
+
+def scan_paths(paths: Sequence[str | os.PathLike[str]], settings: Settings | None = None) -> ScanReport:
+    """Scan files, and the Python files below directories."""
+    settings = settings or Settings()
+    discovery = discover(paths, settings.exclude)
+    scan = _Scan(settings, [os.path.dirname(p) if os.path.isfile(p) else os.fspath(p) for p in paths])
+    scan.diagnostics.extend(discovery.diagnostics)
+    with _prepared():
+        for path in discovery.files:
+            scan.add(path)
+        return scan.report()
+
+
+def scan_source(source: str | bytes, path: str = "<stdin>", settings: Settings | None = None) -> ScanReport:
+    """Scan source text as if it were the file at `path`; what it imports is read from disk."""
+    scan = _Scan(settings or Settings(), [os.path.dirname(path)])
+    with _prepared():
+        scan.add(path, source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source)
+        return scan.report()
+
+
+@contextmanager
+def _prepared() -> Iterator[None]:
+    """Syntax trees hold no cycles: collecting garbage between millions of their nodes would only cost time."""
+    enabled, limit = gc.isenabled(), sys.getrecursionlimit()
+    gc.disable()
+    sys.setrecursionlimit(max(limit, _RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+        if enabled:
+            gc.enable()
+
+
+class _Scan:
+    """One scan under way."""
+
+    def __init__(self, settings: Settings, roots: Sequence[str]) -> None:
+        self.settings = settings
+        self.diagnostics: list[Diagnostic] = []
+        self.findings: list[Finding] = []
+        self.files: list[SourceFile] = []
+        self.lines = 0
+        self.module_classes = 0
+        self.entry_points = 0
+        self.timings: dict[str, float] = {}
+        self.project = Project(self._load, roots, settings.module_bases)
+        self.too_deep: set[tuple[str, int]] = set()
+
+    def add(self, path: str, source: bytes | None = None) -> None:
+        """Take in one file to report on."""
+        start = time.perf_counter()
+        file = self._read(path, source, reported=True)
+        if file is not None:
+            self.project.add(file)
+            self.files.append(file)
+        self._spent("facts", start)
+
+    def report(self) -> ScanReport:
+        """Walk what could hold a write, and judge what was seen."""
+        start = time.perf_counter()
+        wanted = {file.path for file in self.files}
+        entry_points = frozenset(self.settings.entry_points)
+        world = World(self.project, entry_points, frozenset(wanted))
+        candidates = Candidates(self.project, entry_points)
+        merged: dict[tuple[object, ...], StateWrite] = {}
+        for file in self.files:
+            for info in self.project.classes(file):
+                if not info.is_module:
+                    continue
+                self.module_classes += 1
+                for method in _entries(info, entry_points):
+                    self.entry_points += 1
+                    if not self.settings.filter_facts or candidates.may_write(info, method):
+                        for write in self._walk(world, info, method):
+                            if write.location.path in wanted:
+                                _merge(merged, write)
+        self._spent("walk", start)
+        start = time.perf_counter()
+        writes = sorted(merged.values(), key=lambda write: (write.location, write.path))
+        for write in writes:
+            finding = _finding(write, self.settings)
+            if finding is not None:
+                self.findings.append(finding)
+        kept = tuple(sorted(_once(self.findings, self.settings), key=lambda finding: finding.sort_key))
+        self._spent("rules", start)
+        return ScanReport(
+            kept,
+            tuple(self.diagnostics),
+            len(self.files),
+            self.module_classes,
+            self.entry_points,
+            self.lines,
+            self.timings,
+        )
+
+    def _walk(self, world: World, info: ClassInfo, method: Method) -> list[StateWrite]:
+        recorder = Recorder(f"{info.name}.{method.facts.name}")
+        try:
+            Walk(world, recorder).region(info, method)
+        except RecursionError:
+            where = method.owner.file.path
+            if (where, method.facts.line) not in self.too_deep:
+                self.too_deep.add((where, method.facts.line))
+                message = f"{info.name}.{method.facts.name} is nested too deeply to be analysed; split its longest expression or if-chain"
+                self.diagnostics.append(Diagnostic(where, message, method.facts.line))
+        return recorder.state_writes()
+
+    def _load(self, path: str) -> SourceFile | None:
+        """A file that a scanned one needs: what is wrong with it is not this scan's matter."""
+        return self._read(path, None, reported=False)
+
+    def _read(self, path: str, source: bytes | None, reported: bool) -> SourceFile | None:
+        try:
+            content = read_source(path) if source is None else source
+            text = _text(content, path)
+            tree = _parse(text, path)
+        except SourceError as error:
+            if reported:
+                self._refuse(error)
+            return None
+        facts = extract(path, text, tree)
+        if reported:
+            self.lines += facts.lines
+        keep = source is not None
+        return SourceFile(path, facts, (lambda: text) if keep else (lambda: _text(read_source(path), path)))
+
+    def _refuse(self, error: SourceError) -> None:
+        line = error.line or 1
+        rule = UnparsableFile
+        location = Location(error.path, line, 1, line, 1)
+        message = rule.message(error.message)
+        self.findings.append(Finding(rule.code, rule.name, rule.severity, message, location, help_url=_url(rule.code)))
+
+    def _spent(self, stage: str, start: float) -> None:
+        self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - start
+
+
+def _text(content: bytes, path: str) -> str:
+    text = decode(content, path)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text
+
+
+def _parse(text: str, path: str) -> ast.Module:
+    try:
+        return ast.parse(text, path)
+    except SyntaxError as error:
+        raise SourceError(path, error.lineno, f"{error.msg}") from None
+    except ValueError as error:
+        raise SourceError(path, None, str(error)) from None
+    except (RecursionError, MemoryError):
+        raise SourceError(path, None, "nested too deeply to parse") from None
+
+
+def _entries(info: ClassInfo, entry_points: frozenset[str]) -> Iterator[Method]:
+    """The entry points of a module class, and its `__call__`, which runs around them."""
+    for name in (*sorted(entry_points), "__call__"):
+        method = info.method(name)
+        if method is not None:
+            yield method
+
+
+def _merge(merged: dict[tuple[object, ...], StateWrite], write: StateWrite) -> None:
+    """A write is reported once, for all entry points and subclasses that reach it."""
+    key = (write.location, write.operation, write.path)
+    known = merged.get(key)
+    if known is None:
+        merged[key] = write
+        return
+    shorter, other = (known, write) if len(known.chain) <= len(write.chain) else (write, known)
+    merged[key] = replace(
+        shorter,
+        carried=known.carried or write.carried,
+        declared=known.declared | write.declared,
+        value=known.value | write.value,
+        depends_on_inputs=known.depends_on_inputs or write.depends_on_inputs,
+        training_only=known.training_only and write.training_only,
+        filled_once=known.filled_once and write.filled_once,
+        guard=_weaker(known.guard, write.guard),
+        round_trip=known.round_trip or write.round_trip,
+        entry_points=tuple(dict.fromkeys((*known.entry_points, *write.entry_points))),
+    )
+
+
+_GUARDS = (GuardContext.UNCONDITIONAL, GuardContext.LAZY, GuardContext.TRAINING_ONLY, GuardContext.EAGER_ONLY)
+
+
+def _weaker(left: GuardContext, right: GuardContext) -> GuardContext:
+    return left if _GUARDS.index(left) <= _GUARDS.index(right) else right
+
+
+def _finding(write: StateWrite, settings: Settings) -> Finding | None:
+    """What the rules say of a write, at the severity that its guard leaves."""
+    judged = judge(write)
+    if judged is None:
+        return None
+    rule, verdict = judged
+    severity = verdict.severity
+    if write.training_only and not settings.training_step_captured:
+        severity = severity.lowered()
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=severity,
+        message=verdict.message,
+        location=write.location,
+        source_line=write.source_line,
+        class_name=write.class_name,
+        attribute=write.path,
+        entry_points=write.entry_points,
+        chain=write.chain,
+        guard=write.guard,
+        carried=write.carried,
+        effect=verdict.effect,
+        help=verdict.help,
+        help_url=_url(rule.code),
+    )
+
+
+def _url(code: str) -> str:
+    return HELP_URL.format(code=code)
+
+
+def _once(findings: Sequence[Finding], settings: Settings) -> Iterator[Finding]:
+    """The selected findings; of several on one statement's line for one attribute, the worst."""
+    best: dict[tuple[str, int, str | None], Finding] = {}
+    for finding in findings:
+        if not settings.selects(finding.code):
+            continue
+        key = (finding.location.path, finding.location.line, finding.attribute)
+        known = best.get(key)
+        if known is None or finding.severity.rank > known.severity.rank:
+            best[key] = finding
+    yield from best.values()

@@ -1,0 +1,152 @@
+"""What a scan is told: frozen, passed along, never global. Whoever builds it from outside checks the values here first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from modelguard.errors import SettingsError
+from modelguard.findings import Severity
+
+DEFAULT_EXCLUDE = (
+    ".git",
+    ".hg",
+    ".svn",
+    ".venv",
+    "venv",
+    ".tox",
+    ".nox",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+    "__pycache__",
+    "node_modules",
+    "build",
+    "dist",
+    "site-packages",
+    ".eggs",
+)
+
+DEFAULT_ENTRY_POINTS = (
+    "forward",
+    "forward_native",
+    "forward_cuda",
+    "forward_hip",
+    "forward_xpu",
+    "forward_cpu",
+    "forward_tpu",
+    "forward_oot",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All that changes the result of a scan.
+
+    `select` and `ignore` hold codes or beginnings of codes (`MG1`); `exclude` patterns as in a .gitignore; `module_bases` dotted
+    names of classes that count as `torch.nn.Module`; `fail_on` is None where no finding fails a run.
+    """
+
+    select: tuple[str, ...] = ("MG",)
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = DEFAULT_EXCLUDE
+    entry_points: tuple[str, ...] = DEFAULT_ENTRY_POINTS
+    module_bases: tuple[str, ...] = ()
+    training_step_captured: bool = False
+    fail_on: Severity | None = Severity.WARNING
+    show_notes: bool = False
+    filter_facts: bool = True
+    """Whether entry points that by name alone cannot reach a write are passed over; off only to test that nothing is lost."""
+
+    def selects(self, code: str) -> bool:
+        """Whether findings of `code` are wanted: the longest entry that fits decides, and between equals `ignore` does."""
+        return _longest_fit(code, self.select) > _longest_fit(code, self.ignore)
+
+
+def _longest_fit(code: str, prefixes: Iterable[str]) -> int:
+    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
+
+
+def check_codes(values: Iterable[str], known: Mapping[str, str], option: str) -> tuple[str, ...]:
+    """The codes or beginnings of codes in `values`, each of which fits a code in `known` (code to name)."""
+    codes = tuple(values)
+    for value in codes:
+        if not value or not any(code.startswith(value) for code in known):
+            raise SettingsError(f"{option}: {_unknown_code(value, known)}")
+    return codes
+
+
+def _unknown_code(value: str, known: Mapping[str, str]) -> str:
+    if not value:
+        return "a code is missing; `modelguard rules` lists them."
+    by_name = {name: code for code, name in known.items()}
+    prefixes = {code[:length] for code in known for length in range(2, len(code) + 1)}
+    if value.upper() in prefixes:
+        meant: str | None = value.upper()
+    else:
+        meant = by_name.get(value) or nearest(value.upper(), sorted(prefixes)) or by_name.get(nearest(value, by_name) or "")
+    remedy = f"did you mean {meant}?" if meant else "`modelguard rules` lists the codes."
+    return f"unknown code {value!r}; {remedy}"
+
+
+def check_entry_points(values: Iterable[str], option: str) -> tuple[str, ...]:
+    """The method names in `values`."""
+    names = tuple(values)
+    for name in names:
+        if not name.isidentifier():
+            last = name.replace(":", ".").rpartition(".")[2].removesuffix("()")
+            remedy = f"; did you mean {last!r}?" if last.isidentifier() else ""
+            raise SettingsError(f"{option}: {name!r} is not the name of a method{remedy}")
+    return names
+
+
+def check_module_bases(values: Iterable[str], option: str) -> tuple[str, ...]:
+    """The dotted class names in `values`."""
+    names = tuple(values)
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise SettingsError(f"{option}: {name!r} is not a dotted class name, such as 'package.module.Base'")
+    return names
+
+
+def check_exclude(values: Iterable[str], option: str) -> tuple[str, ...]:
+    """The patterns in `values`, in the words of a .gitignore."""
+    patterns = tuple(values)
+    for pattern in patterns:
+        if not pattern.strip():
+            raise SettingsError(f"{option}: an empty pattern excludes nothing; leave it out")
+        if not is_plain_name(pattern):
+            _check_pattern(pattern, option)
+    return patterns
+
+
+def is_plain_name(pattern: str) -> bool:
+    """Whether `pattern` just names files or folders at any depth, so that no pattern matching is needed."""
+    return pattern[0] not in "#!" and pattern == pattern.strip() and not any(sign in pattern for sign in "/\\*?[")
+
+
+def _check_pattern(pattern: str, option: str) -> None:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([pattern])
+    except ValueError as error:
+        raise SettingsError(f"{option}: {pattern!r} is not a pattern as in a .gitignore: {error}") from None
+
+
+def check_fail_on(value: str, option: str) -> Severity | None:
+    """The severity that `value` names, or None for `never`."""
+    allowed = {severity.value: severity for severity in Severity} | {"never": None}
+    if value not in allowed:
+        meant = nearest(value, allowed)
+        hint = f"did you mean {meant!r}?" if meant else "allowed are " + ", ".join(allowed) + "."
+        raise SettingsError(f"{option}: unknown severity {value!r}; {hint}")
+    return allowed[value]
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str | None:
+    """The entry of `allowed` that `word` was most likely meant to be."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(allowed), n=1)
+    return found[0] if found else None

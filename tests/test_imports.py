@@ -1,0 +1,76 @@
+"""What a scan must not import: torch never, LibCST and the rest only where they are needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+CLEAN_FILE = """\
+from torch import nn
+
+
+class Double(nn.Module):
+    def forward(self, x):
+        y = x + x
+        return y
+"""
+
+REPORT_IMPORTS = """\
+import sys
+from modelguard.cli.main import main
+status = main(sys.argv[1:])
+print(*sorted(sys.modules), file=sys.stderr)
+sys.exit(status)
+"""
+
+HEAVY = ("libcst", "rich", "msgspec", "pathspec", "logging", "concurrent.futures", "multiprocessing", "difflib", "json")
+
+
+def imported(*arguments: str) -> tuple[int, set[str]]:
+    command = [sys.executable, "-c", REPORT_IMPORTS, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode, set(done.stderr.split("\n")[-2].split())
+
+
+@pytest.fixture
+def clean_file(tmp_path: Path) -> str:
+    path = tmp_path / "clean.py"
+    path.write_text(CLEAN_FILE)
+    return str(path)
+
+
+def test_a_scan_of_a_clean_file_imports_little(clean_file: str) -> None:
+    status, modules = imported("scan", clean_file)
+    assert status == 0
+    assert modules & {"torch", *HEAVY} == set()
+
+
+def test_an_exclude_pattern_imports_the_matcher(clean_file: str) -> None:
+    assert "pathspec" not in imported("scan", clean_file, "--exclude", "generated")[1]
+    assert "pathspec" in imported("scan", str(Path(clean_file).parent), "--exclude", "generated/*_pb2.py")[1]
+
+
+def test_a_scan_with_findings_never_imports_torch() -> None:
+    status, modules = imported("scan", str(EXAMPLES))
+    assert status == 1
+    assert modules & {"torch", "rich"} == set()
+
+
+@pytest.mark.parametrize(
+    ("command", "others"),
+    [
+        ("scan", ("explain", "rules")),
+        ("rules", ("explain", "scan")),
+        ("explain", ("rules", "scan")),
+    ],
+)
+def test_a_command_does_not_import_the_others(command: str, others: tuple[str, ...]) -> None:
+    status, modules = imported(command, "--help")
+    assert status == 0
+    assert f"modelguard.cli.{command}" in modules
+    assert modules & {"torch", *(f"modelguard.cli.{other}" for other in others)} == set()
