@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from truth.cases import Case
-from truth.observer import Call
+from truth.record import Call
 
 Make = Callable[[Any], nn.Module]
 Values = Callable[[], list[Any]]

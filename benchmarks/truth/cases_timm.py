@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from truth.cases import Case
-from truth.observer import Call
+from truth.record import Call
 
 
 class _Anything(type):

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from truth.cases import Case
-from truth.observer import Call
+from truth.record import Call
 
 PARAMETER_LIMIT = 80_000_000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import functools
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -61,6 +62,9 @@ def content(value: Any) -> dict[Any, Any] | None:
         return dict(enumerate(value))
     if isinstance(value, (set, frozenset)):
         return {(token(item), "member"): item for item in list(value)}
+    if isinstance(value, functools._lru_cache_wrapper):
+        information = value.cache_info()
+        return {"calls": information.hits + information.misses}
     if isinstance(value, _PLAIN) or isinstance(value, _OPAQUE):
         return None
     if type(value).__module__.startswith(_OPAQUE_MODULES):
@@ -85,7 +89,13 @@ def tensor_identity(value: torch.Tensor) -> dict[Any, Any]:
         storage = value.untyped_storage()._cdata
     except (NotImplementedError, RuntimeError):
         storage = id(value)
-    return {"storage": storage, "shape": tuple(value.shape), "dtype": str(value.dtype), "requires_grad": value.requires_grad}
+    return {
+        "storage": storage,
+        "shape": tuple(value.shape),
+        "dtype": str(value.dtype),
+        "requires_grad": value.requires_grad,
+        "grad": id(value.grad) if value.is_leaf else None,
+    }
 
 
 def held_tokens(value: Any) -> dict[Any, Any] | None:

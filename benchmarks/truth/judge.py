@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from truth.sources import Sources, Statement
 
-UNCOUNTED = ("argument", "argument-in-place", "library-module")
+UNCOUNTED = ("argument", "argument-in-place", "library-module", "memoised", "grad", "requires-grad")
 """Writes that no finding is owed for: to objects the caller handed in, and those that code outside the packages makes
-(a statement that calls a batch norm of torch is not the place that writes its statistics). A finding on them is no false
-alarm."""
+(a statement that calls a batch norm of torch is not the place that writes its statistics), calls of memoised functions, and
+the flags and gradients of tensors. A finding on them is no false alarm."""
 
 
 class Place(NamedTuple):

@@ -5,69 +5,160 @@ Names over-approximate calls: whatever the walk could follow is named in the tex
 
 from __future__ import annotations
 
-from modelguard.scan.facts import FunctionFacts
+from modelguard.scan.facts import CONSTRUCTORS, FunctionFacts
 from modelguard.scan.project import ClassInfo, FunctionName, Method, Project, SourceFile
 
-_HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
+HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
+
+
+def construction(info: ClassInfo) -> list[Method]:
+    """The methods that run when an instance is made: `__init__`, and what it names, in the class and its bases."""
+    found: dict[tuple[str, int], Method] = {}
+    work = [Method(item, item.facts.methods["__init__"]) for item in info.ancestry() if "__init__" in item.facts.methods]
+    while work:
+        method = work.pop()
+        key = (method.owner.file.path, method.facts.line)
+        if key in found:
+            continue
+        found[key] = method
+        for name in method.facts.names:
+            inner = info.method(name)
+            if inner is not None:
+                work.append(inner)
+    return list(found.values())
+
+
+def registering(info: ClassInfo, reported: frozenset[str]) -> list[Method]:
+    """The methods in scanned files that register a forward hook while an instance is made."""
+    named = [
+        facts
+        for item in info.ancestry()
+        if item.file.path in reported
+        for facts in item.facts.methods.values()
+        if not HOOKS.isdisjoint(facts.names)
+    ]
+    return [method for method in construction(info) if method.facts in named] if named else []
+
+
+class _Region:
+    """What was reached so far of one region."""
+
+    def __init__(self) -> None:
+        self.work: list[tuple[SourceFile, FunctionFacts]] = []
+        self.seen: set[tuple[str, int]] = set()
+        self.companions: set[ClassInfo] = set()
+        self.methods: dict[str, list[tuple[SourceFile, FunctionFacts]]] = {}
+        self.named: set[str] = set()
 
 
 class Candidates:
     """Answers, for one project, whether a region could hold a state write."""
 
-    def __init__(self, project: Project, entry_points: frozenset[str]) -> None:
+    def __init__(self, project: Project, entry_points: frozenset[str], reported: frozenset[str]) -> None:
         self._project = project
         self._entry_points = entry_points
+        self._reported = reported
         self._named: dict[tuple[str, int], tuple[ClassInfo | FunctionName, ...]] = {}
         self._companions: dict[int, frozenset[ClassInfo]] = {}
+        self._by_name: dict[tuple[int, str], tuple[tuple[SourceFile, FunctionFacts], ...]] = {}
 
     def may_write(self, info: ClassInfo, method: Method) -> bool:
         """Whether the region of `method` on `info` could write state."""
-        companions: set[ClassInfo] = set()
-        seen: set[tuple[str, int]] = set()
-        work: list[tuple[SourceFile, FunctionFacts]] = [(method.owner.file, method.facts)]
+        region = _Region()
+        region.work.append((method.owner.file, method.facts))
+        if self._hooks_or_grows(info):
+            return True
         for item in info.ancestry():
             for name in item.facts.decorators:
-                self._name(item.file, name, work, companions)
-            for facts in item.facts.methods.values():
-                if not _HOOKS.isdisjoint(facts.names) or ("defaultdict" in facts.names and facts.name == "__init__"):
-                    return True
-        added = self._companions_of(info)
-        companions |= added
-        while work:
-            file, facts = work.pop()
+                self._reach(region, self._project.resolve(item.file, name))
+        for companion in self._companions_of(info):
+            self._accompany(region, companion)
+        while region.work:
+            file, facts = region.work.pop()
             key = (file.path, facts.line)
-            if key in seen:
+            if key in region.seen:
                 continue
-            seen.add(key)
-            if facts.may_write:
+            region.seen.add(key)
+            if file.path in self._reported and self._writes(info, method, file, facts):
                 return True
             for symbol in self._symbols(file, facts):
-                if isinstance(symbol, FunctionName):
-                    work.append((symbol.file, symbol.facts))
-                elif symbol not in companions:
-                    companions.add(symbol)
-                    companions |= self._companions_of(symbol)
-            for name in facts.names:
-                found = info.method(name)
-                if found is not None:
-                    work.append((found.owner.file, found.facts))
-                    work.extend(self._others(info, name))
-            for companion in companions:
-                for name, each in companion.facts.methods.items():
-                    special = name.startswith("__") and not companion.is_module
-                    if (special or each.name in facts.names) and not (companion.is_module and name in self._entry_points):
-                        work.append((companion.file, each))
+                self._reach(region, symbol)
+            method_of_it = len(facts.own) < len(facts.names)
+            for name in facts.own:
+                for found in self._methods(info, name):
+                    # Where any receiver may be meant, a name leads to the scanned files' methods only.
+                    if method_of_it or found[0].path in self._reported:
+                        region.work.append(found)
+            for name in facts.names & region.methods.keys():
+                region.work.extend(region.methods.pop(name))
+            region.named |= facts.names
         return False
 
-    def _others(self, info: ClassInfo, name: str) -> list[tuple[SourceFile, FunctionFacts]]:
-        """The same method in bases (`super()`) and its setter."""
-        found = []
+    def _reach(self, region: _Region, symbol: object) -> None:
+        if isinstance(symbol, FunctionName):
+            # A helper elsewhere writes nothing that is reported, and calls back only what its caller's text names.
+            if symbol.file.path in self._reported:
+                region.work.append((symbol.file, symbol.facts))
+        elif isinstance(symbol, ClassInfo):
+            for base in symbol.ancestry():
+                self._accompany(region, base)
+                region.work.extend((base.file, base.facts.methods[key]) for key in CONSTRUCTORS & base.facts.methods.keys())
+            for companion in self._companions_of(symbol):
+                self._accompany(region, companion)
+
+    def _accompany(self, region: _Region, companion: ClassInfo) -> None:
+        """Methods of a class that the region may have an instance of are reached when they are named, special ones at once."""
+        if companion in region.companions or companion.file.path not in self._reported:
+            return
+        region.companions.add(companion)
+        for key, facts in companion.facts.methods.items():
+            if key in CONSTRUCTORS or (companion.is_module and key in self._entry_points):
+                continue
+            if facts.name in region.named or (key.startswith("__") and not companion.is_module):
+                region.work.append((companion.file, facts))
+            else:
+                region.methods.setdefault(facts.name, []).append((companion.file, facts))
+
+    def _hooks_or_grows(self, info: ClassInfo) -> bool:
+        """Whether making an instance registers a forward hook, or keeps a dict that grows by being read."""
         for item in info.ancestry():
-            for key in (name, f"{name}.setter"):
-                facts = item.facts.methods.get(key)
-                if facts is not None:
-                    found.append((item.file, facts))
-        return found
+            init = item.facts.methods.get("__init__")
+            if init is not None and "defaultdict" in init.names:
+                return True
+        return bool(registering(info, self._reported))
+
+    def _writes(self, info: ClassInfo, method: Method, file: SourceFile, facts: FunctionFacts) -> bool:
+        if facts.may_write or (facts.moves and self._moves(info, facts)):
+            return True
+        if not facts.hands:
+            return False
+        # What an entry point does to its own arguments is no state write, unless a class of its file says what they are.
+        own = facts is method.facts
+        return not own or any(not item.is_module and facts.names & item.facts.methods.keys() for item in self._project.classes(file))
+
+    def _moves(self, info: ClassInfo, facts: FunctionFacts) -> bool:
+        """Whether one of the attributes that a function calls `.to` or alike on may be a module."""
+        for name in facts.moves:
+            stored = [m.stores[name] for item in info.ancestry() for m in item.facts.methods.values() if name in m.stores]
+            if not name or any(stored):
+                return True
+        return False
+
+    def _methods(self, info: ClassInfo, name: str) -> tuple[tuple[SourceFile, FunctionFacts], ...]:
+        """A method of a class by its name, in every base (`super()`), with its setter."""
+        key = (id(info), name)
+        known = self._by_name.get(key)
+        if known is None:
+            found = []
+            if info.method(name) is not None:
+                for item in info.ancestry():
+                    for each in (name, f"{name}.setter"):
+                        facts = item.facts.methods.get(each)
+                        if facts is not None:
+                            found.append((item.file, facts))
+            known = tuple(found)
+            self._by_name[key] = known
+        return known
 
     def _companions_of(self, info: ClassInfo) -> frozenset[ClassInfo]:
         """The classes that a class names anywhere: what its attributes may be, and their bases."""
@@ -99,10 +190,3 @@ class Candidates:
             known = tuple(found)
             self._named[key] = known
         return known
-
-    def _name(self, file: SourceFile, name: str, work: list[tuple[SourceFile, FunctionFacts]], companions: set[ClassInfo]) -> None:
-        symbol = self._project.resolve(file, name)
-        if isinstance(symbol, FunctionName):
-            work.append((symbol.file, symbol.facts))
-        elif isinstance(symbol, ClassInfo):
-            companions.add(symbol)

@@ -91,10 +91,10 @@ class _Scan:
     def report(self) -> ScanReport:
         """Walk what could hold a write, and judge what was seen."""
         start = time.perf_counter()
-        wanted = {file.path for file in self.files}
+        wanted = frozenset(file.path for file in self.files)
         entry_points = frozenset(self.settings.entry_points)
-        world = World(self.project, entry_points, frozenset(wanted))
-        candidates = Candidates(self.project, entry_points)
+        world = World(self.project, entry_points, wanted)
+        candidates = Candidates(self.project, entry_points, wanted)
         merged: dict[tuple[object, ...], StateWrite] = {}
         for file in self.files:
             for info in self.project.classes(file):

@@ -10,6 +10,7 @@ from modelguard.observation import Kind, Operation, Root
 from modelguard.scan import calls
 from modelguard.scan.calls import ALIAS, DROPPED, RECEIVER, USED
 from modelguard.scan.attributes import CONFIG_NAME
+from modelguard.scan.facts import tensor_index
 from modelguard.scan.project import ClassInfo, ExternalClass, FunctionName, GlobalName, Method, SourceFile, Symbol
 from modelguard.scan.recorder import Recorder
 from modelguard.scan.tables import (
@@ -480,7 +481,7 @@ class Expressions:
             kinds = base.kinds
             if kinds & Kind.ANY_TENSOR and not kinds & Kind.CONTAINER:
                 self.record(Operation.IN_PLACE, path, node, target, value=value, declared=kinds, verb="[...] =", inputs=inputs)
-            elif not kinds & (Kind.CONTAINER | Kind.MODULE) and _tensor_index(target.slice):
+            elif not kinds & (Kind.CONTAINER | Kind.MODULE) and tensor_index(target.slice):
                 self.record(Operation.IN_PLACE, path, node, target, value=value, declared=kinds, verb="[...] =", inputs=inputs)
             else:
                 self.record(Operation.ITEM, path.step(ITEM), node, target, value=value, declared=kinds, owner=self._owner(path), inputs=inputs)
@@ -859,12 +860,6 @@ def predicate(dotted: str) -> Test | None:
 def _certain_object(value: Value) -> bool:
     """Whether a value is a function, a class or an object made here, and so neither None nor false."""
     return bool(value.objects) and not value.kinds & (Kind.NONE | Kind.UNKNOWN | Kind.CONTAINER) and not value.paths
-
-
-def _tensor_index(node: ast.expr) -> bool:
-    """Whether only a tensor (or an array) is indexed like this."""
-    parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
 
 
 __all__ = ["ALIAS", "BOOL", "NUMBER", "RECEIVER", "SPREAD", "STRING", "USED", "BoundMethod", "Environment", "Expressions", "predicate"]

@@ -18,8 +18,10 @@ class FunctionFacts(NamedTuple):
     """A function or method: where its text lies, and what its text says.
 
     `line` is that of the first decorator. `names` are the attribute names in the text and the bare names that the file
-    defines or imports. `stores` are the attributes bound on the first parameter. `declares` marks text that
-    can declare attributes under names that `stores` cannot tell (`register_buffer`, `setattr`).
+    defines or imports; `own` are those among them that may be taken off the first parameter. `stores` are the attributes bound on the first parameter, each with whether a module may be bound.
+    `declares` marks text that can declare attributes under names that `stores` cannot tell (`register_buffer`, `setattr`).
+    `may_write` says that something could be a state write, `hands` that only what is done to a tensor or container argument could;
+    `moves` names attributes that would have to be modules for it (`self.x.to(...)`).
     """
 
     name: str
@@ -28,9 +30,12 @@ class FunctionFacts(NamedTuple):
     end_line: int
     decorators: tuple[str, ...]
     names: frozenset[str]
-    stores: frozenset[str]
+    own: frozenset[str]
+    stores: dict[str, bool]
     declares: bool
     may_write: bool
+    hands: bool
+    moves: frozenset[str]
 
 
 class ClassFacts(NamedTuple):
@@ -70,18 +75,23 @@ _MUTATORS = (
     | HOOK_REGISTRATIONS
     | frozenset(("register_buffer", "register_parameter", "register_module", "add_module", "train", "eval", "__setattr__", "__delattr__"))
 )
-_CALL = re.compile(rf"(?:(?<![\w.\])])(\w+)((?:\.\w+|\[[^\[\]\n]*\])*))?\.\s*({'|'.join(sorted(_MUTATORS))}|[A-Za-z_]\w*_)\s*\(")
+_CALL = re.compile(rf"(?:(?<![\w.\])])(\w+)((?:\.\w+|\[[^\[\]\n]*\])*))?\.\s*({'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
 _MOVERS = MODULE_MOVERS | {"load_state_dict", "zero_grad"}
-_MOVE = re.compile(rf"self(?:\.\w+|\[[^\[\]\n]*\])*\.(?:{'|'.join(sorted(_MOVERS))})\(")
-_OUT = re.compile(r"\bout\s*=")
+_MOVE = re.compile(rf"self(?:\.(\w+)(?:\.\w+)*)?\.(?:{'|'.join(sorted(_MOVERS))})\(")
+CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "__set_name__", "__init_subclass__"))
+_OUT = re.compile(r"[(,]\s*out\s*=(?!=)")
 _SUSPECTS = frozenset(
     (
-        "setattr delattr vars next setitem delitem iadd heapq heappush heappop shuffle insort insort_left insort_right swap_tensors copyto "
-        "__dict__ _buffers _parameters _modules batch_norm instance_norm native_batch_norm global nonlocal"
+        "setattr delattr vars setitem delitem iadd heapq heappush heappop insort insort_left insort_right swap_tensors copyto "
+        "__dict__ _buffers _parameters _modules batch_norm instance_norm native_batch_norm"
     ).split()
 )
+_WORDS = frozenset(("next", "shuffle"))
+_WORD_CALL = re.compile(r"(?:next|shuffle)\s*\(")
 _DECLARES = frozenset("setattr __setattr__ add_module __dict__ vars _buffers _parameters _modules update".split())
 _ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w*)")
+_OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
+_SELF_ALIAS = re.compile(r"=\s*self\b(?!\s*[.\w(\[])")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
 
@@ -106,6 +116,7 @@ _FRESH = (
     ast.DictComp,
     ast.GeneratorExp,
 )
+_LIBRARIES = frozenset(("torch", "F", "nn", "np", "math", "numpy", "functional"))
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -150,8 +161,11 @@ class _Extractor:
             self.imports.setdefault(name, found)
         known = self.functions.keys() | self.imports.keys() | self.globals.keys() | {c.name for c in self.classes.values()}
         known |= {key for _, key, _, _ in self.pending}
+        children: dict[int, frozenset[str]] = {
+            id(owner): frozenset(_examine(node).stores) for owner, key, node, _ in self.pending if key == "__init__"
+        }
         for owner, key, node, qualname in self.pending:
-            owner[key] = self._function(node, qualname, known)
+            owner[key] = self._function(node, qualname, known, children.get(id(owner), frozenset()))
         return FileFacts(
             self.path, self.imports, tuple(self.stars), self.classes, self.functions, self.globals, len(self.lines)
         )
@@ -229,29 +243,45 @@ class _Extractor:
             else:
                 imports[alias.asname or alias.name] = found
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, known: set[str]) -> FunctionFacts:
+    def _text(self, node: ast.FunctionDef | ast.AsyncFunctionDef, first: int, last: int) -> str:
+        """A function's text without its docstring, in which examples would look like code."""
+        start = node.body[0]
+        if isinstance(start, ast.Expr) and isinstance(start.value, ast.Constant) and isinstance(start.value.value, str):
+            return "\n".join((*self.lines[first - 1 : start.lineno - 1], *self.lines[start.end_lineno or start.lineno : last]))
+        return "\n".join(self.lines[first - 1 : last])
+
+    def _function(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, known: set[str], children: frozenset[str]
+    ) -> FunctionFacts:
         first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
         last = node.end_lineno or node.lineno
-        text = "\n".join(self.lines[first - 1 : last])
+        text = self._text(node, first, last)
         decorators = tuple(dotted(item) for item in node.decorator_list)
         attributes = set(_ATTRIBUTE.findall(text))
         words = set(_IDENTIFIER.findall(text))
-        stores, roots, fresh = _examine(node)
+        seen = _examine(node, children)
+        fresh = seen.fresh
+        if node.name in CONSTRUCTORS and node.args.args:
+            # What a constructor does to the object it makes is no write: nobody has the object yet.
+            fresh.add(node.args.args[0].arg)
+        moves = frozenset(m.group(1) or "" for m in _MOVE.finditer(text)) if not _MOVERS.isdisjoint(attributes) else frozenset[str]()
+        changed: set[str] = set()
+        if not _MUTATORS.isdisjoint(attributes) or "_(" in text or "_ (" in text:
+            changed = {m.group(1) or "" for m in _CALL.finditer(text)} - fresh
         may_write = (
-            not roots <= fresh
+            not seen.roots <= fresh
+            or not changed <= seen.parameters
+            or not seen.returning.isdisjoint(changed | seen.handed)
             or not _SUSPECTS.isdisjoint(words)
             or ("out" in words and _OUT.search(text) is not None)
-            or (not _MOVERS.isdisjoint(attributes) and _MOVE.search(text) is not None)
+            or (not _WORDS.isdisjoint(words) and _WORD_CALL.search(text) is not None)
             or any(_MEMOISED.search(name) for name in decorators)
-            or (
-                (not _MUTATORS.isdisjoint(attributes) or "_(" in text or "_ (" in text)
-                and any(m.group(1) is None or m.group(1) not in fresh for m in _CALL.finditer(text))
-            )
         )
+        hands = bool(changed) or not seen.handed <= fresh
         declares = not _DECLARES.isdisjoint(words) or any(word.startswith("register_") for word in attributes)
-        return FunctionFacts(
-            node.name, qualname, first, last, decorators, frozenset(attributes | (known & words)), stores, declares, may_write
-        )
+        names = frozenset(attributes | (known & words))
+        own = frozenset(_OWN.findall(text)) if "self" in words and _SELF_ALIAS.search(text) is None else names
+        return FunctionFacts(node.name, qualname, first, last, decorators, names, own, seen.stores, declares, may_write, hands, moves)
 
 
 def _method_key(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
@@ -293,24 +323,48 @@ def _blocks(node: ast.stmt) -> Iterable[list[ast.stmt]]:
         yield case.body
 
 
-def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[frozenset[str], set[str], set[str]]:
-    """(attributes stored on the first parameter, names that stores are rooted in, locals only ever bound to fresh objects)."""
+class _Seen(NamedTuple):
+    """What the statements of a function say.
+
+    `stores`: attributes bound on the first parameter. `roots`: names that stores are rooted in; `handed`: those of parameters that only
+    a tensor's memory or nothing can be changed by. `fresh`: locals only ever bound to new objects. `parameters`: all but the first.
+    `returning`: optional parameters that are bound again, as by `if state is None: state = ...`.
+    """
+
+    stores: dict[str, bool]
+    roots: set[str]
+    handed: set[str]
+    fresh: set[str]
+    parameters: set[str]
+    returning: set[str]
+
+
+def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: frozenset[str] = frozenset()) -> _Seen:
+    """Walk the statements of a function; `children` are attributes of its class that hold no method."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     owner = positional[0].arg if positional else ""
-    stores: set[str] = set()
+    stores: dict[str, bool] = {}
     roots: set[str] = set()
+    handed: set[str] = set()
+    rebound: set[str] = set()
     bound: dict[str, bool] = {}
+    parameters = {parameter.arg for parameter in (*positional[1:], *arguments.kwonlyargs)}
     for parameter in (*positional, *arguments.kwonlyargs):
         bound[parameter.arg] = False
 
-    def target(node: ast.expr, fresh: bool) -> None:
+    def target(node: ast.expr, fresh: bool, module: bool = True) -> None:
         if isinstance(node, ast.Name):
             bound[node.id] = bound.get(node.id, True) and fresh
-        elif isinstance(node, (ast.Attribute, ast.Subscript)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == owner:
-                stores.add(node.attr)
+            rebound.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Name) and node.value.id == owner:
+                stores[node.attr] = stores.get(node.attr, False) or module
             roots.add(_root(node))
+        elif isinstance(node, ast.Subscript):
+            root = _root(node)
+            plain = isinstance(node.value, ast.Name) and root in parameters and tensor_index(node.slice)
+            (handed if plain else roots).add(root)
         elif isinstance(node, (ast.Tuple, ast.List)):
             for item in node.elts:
                 target(item, fresh)
@@ -321,23 +375,25 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[frozense
     while work:
         node = work.pop()
         kind = type(node)
-        if kind is ast.Assign:
-            fresh = _is_fresh(node.value)  # type: ignore[attr-defined]
-            for item in node.targets:  # type: ignore[attr-defined]
-                target(item, fresh)
-        elif kind is ast.AnnAssign or kind is ast.AugAssign:
-            value = node.value  # type: ignore[attr-defined]
-            target(node.target, value is None or kind is ast.AugAssign or _is_fresh(value))  # type: ignore[attr-defined]
-            if kind is ast.AugAssign and isinstance(node.target, ast.Name):  # type: ignore[attr-defined]
-                roots.add(node.target.id)  # type: ignore[attr-defined]
-        elif kind is ast.Expr or kind is ast.Return:
+        if kind is ast.Expr or kind is ast.Return:
             continue
-        elif kind is ast.Delete:
-            for item in node.targets:  # type: ignore[attr-defined]
+        if isinstance(node, ast.Assign):
+            fresh = _is_fresh(node.value, children)
+            module = not fresh and _may_be_module(node.value)
+            for item in node.targets:
+                target(item, fresh, module)
+        elif isinstance(node, ast.AnnAssign):
+            target(node.target, node.value is None or _is_fresh(node.value, children))
+        elif isinstance(node, ast.AugAssign):
+            target(node.target, True)
+            if isinstance(node.target, ast.Name):
+                (handed if node.target.id in parameters else roots).add(node.target.id)
+        elif isinstance(node, ast.Delete):
+            for item in node.targets:
                 if not isinstance(item, ast.Name):
                     target(item, False)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            target(node.target, isinstance(node.iter, ast.Call) and _is_fresh(node.iter))
+            target(node.target, isinstance(node.iter, ast.Call) and _is_fresh(node.iter, children))
             work.extend(node.body)
             work.extend(node.orelse)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -349,10 +405,31 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[frozense
             for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                 bound[parameter.arg] = False
             work.extend(node.body)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            roots.add("")
         elif kind is not ast.ClassDef:
             for inner in _blocks(node):
                 work.extend(inner)
-    return frozenset(stores), roots, {name for name, fresh in bound.items() if fresh}
+    fresh_names = {name for name, fresh in bound.items() if fresh}
+    if arguments.kwarg is not None:
+        fresh_names.add(arguments.kwarg.arg)
+    optional = {parameter.arg for parameter in (*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs)}
+    return _Seen(stores, roots, handed, fresh_names, parameters, optional & rebound)
+
+
+def tensor_index(node: ast.expr) -> bool:
+    """Whether only a tensor (or an array) is indexed like this."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(part, (ast.Slice, ast.Compare)) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
+
+
+def _may_be_module(node: ast.expr) -> bool:
+    """Whether an expression could make or name a module."""
+    if isinstance(node, ast.Call):
+        name = dotted(node.func)
+        last = name.rpartition(".")[2]
+        return not (name.startswith("torch.") and last.islower()) and last not in ("Parameter", "Buffer")
+    return not isinstance(node, (ast.Constant, ast.Compare, ast.BinOp, ast.JoinedStr, ast.Dict, ast.List))
 
 
 def _root(node: ast.expr) -> str:
@@ -362,12 +439,16 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _is_fresh(node: ast.expr) -> bool:
+def _is_fresh(node: ast.expr, children: frozenset[str]) -> bool:
+    """Whether an expression makes a new object, or hands out the result of a child module."""
     if isinstance(node, _FRESH):
         return True
     if isinstance(node, ast.Call):
         func = node.func
         if isinstance(func, ast.Name):
             return func.id in _FRESH_CALLS
-        return isinstance(func, ast.Attribute) and _root(func) in ("torch", "F", "nn", "np", "math", "numpy", "functional")
+        if isinstance(func, ast.Attribute):
+            if isinstance(func.value, ast.Name) and func.value.id == "self":
+                return func.attr in children
+            return _root(func) in _LIBRARIES
     return False

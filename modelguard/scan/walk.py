@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from modelguard.findings import Frame, Location
 from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.attributes import ANY_NAME, Attributes
+from modelguard.scan.candidates import registering
 from modelguard.scan.expressions import Expressions
 from modelguard.scan.project import ClassInfo, ExternalClass, GlobalName, Method, Project, SourceFile, cut_offset, parse_lines
 from modelguard.scan.recorder import Event, Recorder
@@ -253,19 +254,16 @@ class Walk(Expressions):
         """The forward pre-hooks and hooks that the class registers on itself or its children when it is made, each with its module."""
         before: list[tuple[Value, Value]] = []
         after: list[tuple[Value, Value]] = []
-        for item in info.ancestry():
-            for facts in item.facts.methods.values():
-                if facts.names.isdisjoint(("register_forward_pre_hook", "register_forward_hook")) or facts.name in self.world.entry_points:
-                    continue
-                function = self.world.method_function(Method(item, facts))
-                if function is None:
-                    continue
-                found: list[tuple[bool, Value, Value]] = []
-                walk = Walk(self.world, None)
-                walk.found_hooks = found
-                walk.declare(function, info)
-                for early, hook, module in found:
-                    (before if early else after).append((hook, module))
+        for method in registering(info, self.world.reported):
+            function = self.world.method_function(method)
+            if function is None:
+                continue
+            found: list[tuple[bool, Value, Value]] = []
+            walk = Walk(self.world, None)
+            walk.found_hooks = found
+            walk.declare(function, info)
+            for early, hook, module in found:
+                (before if early else after).append((hook, module))
         return before, after
 
     # Activations
