@@ -40,14 +40,18 @@ def registering(info: ClassInfo, reported: frozenset[str]) -> list[Method]:
     return [method for method in construction(info) if method.facts in named] if named else []
 
 
+_Reached = tuple[SourceFile, FunctionFacts, ClassInfo | None]
+"""A function that a region may call, and the class whose method it is."""
+
+
 class _Region:
     """What was reached so far of one region."""
 
     def __init__(self) -> None:
-        self.work: list[tuple[SourceFile, FunctionFacts]] = []
+        self.work: list[_Reached] = []
         self.seen: set[tuple[str, int]] = set()
         self.companions: set[ClassInfo] = set()
-        self.methods: dict[str, list[tuple[SourceFile, FunctionFacts]]] = {}
+        self.methods: dict[str, list[_Reached]] = {}
         self.named: set[str] = set()
 
 
@@ -60,12 +64,12 @@ class Candidates:
         self._reported = reported
         self._named: dict[tuple[str, int], tuple[ClassInfo | FunctionName, ...]] = {}
         self._companions: dict[int, frozenset[ClassInfo]] = {}
-        self._by_name: dict[tuple[int, str], tuple[tuple[SourceFile, FunctionFacts], ...]] = {}
+        self._by_name: dict[tuple[int, str], tuple[_Reached, ...]] = {}
 
     def may_write(self, info: ClassInfo, method: Method) -> bool:
         """Whether the region of `method` on `info` could write state."""
         region = _Region()
-        region.work.append((method.owner.file, method.facts))
+        region.work.append((method.owner.file, method.facts, method.owner))
         if self._hooks_or_grows(info):
             return True
         for item in info.ancestry():
@@ -74,7 +78,7 @@ class Candidates:
         for companion in self._companions_of(info):
             self._accompany(region, companion)
         while region.work:
-            file, facts = region.work.pop()
+            file, facts, owner = region.work.pop()
             key = (file.path, facts.line)
             if key in region.seen:
                 continue
@@ -83,11 +87,10 @@ class Candidates:
                 return True
             for symbol in self._symbols(file, facts):
                 self._reach(region, symbol)
-            method_of_it = len(facts.own) < len(facts.names)
             for name in facts.own:
                 for found in self._methods(info, name):
                     # Where any receiver may be meant, a name leads to the scanned files' methods only.
-                    if method_of_it or found[0].path in self._reported:
+                    if (owner in info.mro and len(facts.own) < len(facts.names)) or found[0].path in self._reported:
                         region.work.append(found)
             for name in facts.names & region.methods.keys():
                 region.work.extend(region.methods.pop(name))
@@ -98,11 +101,12 @@ class Candidates:
         if isinstance(symbol, FunctionName):
             # A helper elsewhere writes nothing that is reported, and calls back only what its caller's text names.
             if symbol.file.path in self._reported:
-                region.work.append((symbol.file, symbol.facts))
+                region.work.append((symbol.file, symbol.facts, None))
         elif isinstance(symbol, ClassInfo):
             for base in symbol.ancestry():
                 self._accompany(region, base)
-                region.work.extend((base.file, base.facts.methods[key]) for key in CONSTRUCTORS & base.facts.methods.keys())
+                if base.file.path in self._reported:
+                    region.work.extend((base.file, base.facts.methods[key], base) for key in CONSTRUCTORS & base.facts.methods.keys())
             for companion in self._companions_of(symbol):
                 self._accompany(region, companion)
 
@@ -115,9 +119,9 @@ class Candidates:
             if key in CONSTRUCTORS or (companion.is_module and key in self._entry_points):
                 continue
             if facts.name in region.named or (key.startswith("__") and not companion.is_module):
-                region.work.append((companion.file, facts))
+                region.work.append((companion.file, facts, companion))
             else:
-                region.methods.setdefault(facts.name, []).append((companion.file, facts))
+                region.methods.setdefault(facts.name, []).append((companion.file, facts, companion))
 
     def _hooks_or_grows(self, info: ClassInfo) -> bool:
         """Whether making an instance registers a forward hook, or keeps a dict that grows by being read."""
@@ -144,18 +148,18 @@ class Candidates:
                 return True
         return False
 
-    def _methods(self, info: ClassInfo, name: str) -> tuple[tuple[SourceFile, FunctionFacts], ...]:
+    def _methods(self, info: ClassInfo, name: str) -> tuple[_Reached, ...]:
         """A method of a class by its name, in every base (`super()`), with its setter."""
         key = (id(info), name)
         known = self._by_name.get(key)
         if known is None:
-            found = []
-            if info.method(name) is not None:
+            found: list[_Reached] = []
+            if info.method(name) is not None and name not in CONSTRUCTORS:
                 for item in info.ancestry():
                     for each in (name, f"{name}.setter"):
                         facts = item.facts.methods.get(each)
                         if facts is not None:
-                            found.append((item.file, facts))
+                            found.append((item.file, facts, item))
             known = tuple(found)
             self._by_name[key] = known
         return known
