@@ -54,15 +54,18 @@ def _shape(path: str) -> str:
 
 @dataclass
 class Watch:
-    """One object and the keys of it that are compared at each line."""
+    """One object and the keys of it that are compared at each line; of a cheap one only the length."""
 
     path: str
     value: Any
     keys: set[Any]
     silent: bool
+    cheap: bool = False
     last: dict[Any, Any] = field(default_factory=dict)
 
     def look(self) -> dict[Any, Any]:
+        if self.cheap:
+            return {"length": len(self.value)}
         held = content(self.value) if not isinstance(self.value, torch.Tensor) else None
         if held is None:
             return held_tokens(self.value) or {}
@@ -174,5 +177,5 @@ def watches_of(nodes: dict[int, Node], silent: list[Change], stored: list[Change
         group = ("container", _shape(node.path))
         seen[group, True] += 1
         if seen[group, True] <= WATCHED_PER_CLASS:
-            found[node.path, True] = Watch(node.path, node.value, set(), True)
+            found[node.path, True] = Watch(node.path, node.value, set(), True, cheap=True)
     return list(found.values())

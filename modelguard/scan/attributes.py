@@ -104,18 +104,28 @@ class Attributes:
         self._project = project
         self._stored_by = stored_by
         self._evaluate = evaluate
+        self.unfinished = 0
+        """Methods being walked for what they bind."""
+        self._partial: dict[tuple[int, str], Value] = {}
         self._known: dict[tuple[int, str], Value] = {}
         self._class_level: dict[tuple[str, str, str], Value] = {}
 
     def of(self, info: ClassInfo | ExternalClass, name: str) -> Value:
         """What attribute `name` of an instance is, without paths; `NOTHING` where nothing declares it."""
         key = (id(info), name)
-        found = self._known.get(key)
+        # While a method is walked for what it binds, what is known of its class is not all there is to know.
+        known = self._known if not self.unfinished else self._partial
+        found = known.get(key)
         if found is None:
-            self._known[key] = NOTHING
+            known[key] = NOTHING
             found = self._work_out(info, name)
-            self._known[key] = found
+            known[key] = found
         return found
+
+    def finished(self) -> None:
+        """A method was walked to its end: what was worked out meanwhile is out of date."""
+        self.unfinished -= 1
+        self._partial.clear()
 
     def _work_out(self, info: ClassInfo | ExternalClass, name: str) -> Value:
         if isinstance(info, ExternalClass):

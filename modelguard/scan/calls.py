@@ -108,15 +108,19 @@ def evaluate(walk: Expressions, node: ast.Call, mode: int) -> Value:
         result = method(walk, receiver, func.attr, args, kwargs, node, kept)
     else:
         function = walk.receiver(func)
-        args, kwargs = _arguments(walk, node)
+        args, kwargs = _arguments(walk, node, func)
         result = call(walk, function, args, kwargs, node)
     if mode >= ALIAS and result.paths:
         walk.touch(result, mode == USED)
     return result
 
 
-def _arguments(walk: Expressions, node: ast.Call) -> tuple[list[Value], Keywords]:
+def _arguments(walk: Expressions, node: ast.Call, func: ast.expr | None = None) -> tuple[list[Value], Keywords]:
     args: list[Value] = []
+    feeding = walk.feeding
+    if isinstance(func, ast.Name) and func.id == "setattr" and len(node.args) == 3 and isinstance(node.args[1], ast.Constant):
+        # `setattr(self, "n", self.n + 1)` feeds what it sets, as an assignment does.
+        walk.feeding = tuple(path.step(str(node.args[1].value)) for path in walk.receiver(node.args[0]).paths)
     for item in node.args:
         if isinstance(item, ast.Starred):
             spread = walk.expression(item.value)
@@ -131,6 +135,7 @@ def _arguments(walk: Expressions, node: ast.Call) -> tuple[list[Value], Keywords
     for keyword in node.keywords:
         value = walk.alias(keyword.value)
         kwargs[keyword.arg if keyword.arg is not None else "**"] = value
+    walk.feeding = feeding
     return args, kwargs
 
 
@@ -172,7 +177,9 @@ def call(walk: Expressions, function: Value, args: Arguments, kwargs: Keywords, 
             holder = walk.value_of(path.parent()).with_paths((path.parent(),))
             return method(walk, holder, path.steps[-1], args, kwargs, node, True)
     if function.kinds & Kind.MODULE or function.paths:
-        walk.touch(function, used=True)
+        if walk.pending_hooks:
+            walk.run_hooks(function.paths)
+        walk.touch_whole(function)
         _hooked(walk, args, kwargs)
         return Value(Kind.TENSOR | Kind.UNKNOWN, inputs=_inputs(args, kwargs))
     _hooked(walk, args, kwargs)
@@ -186,7 +193,8 @@ def _call_object(walk: Expressions, item: Object, args: Arguments, kwargs: Keywo
             return tested
         result = walk.invoke(item, args, kwargs, node)
         if item.memoised and node is not None and result.content_kinds & Kind.ANY_TENSOR:
-            path = Path(Root.GLOBAL, item.name, f"{item.file.path}:{item.node.lineno + item.offset}", ())
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else item.name
+            path = Path(Root.GLOBAL, called, f"{item.file.path}:{item.node.lineno + item.offset}", ())
             kinds = result.content_kinds
             walk.record(Operation.MEMOISE, path, node, node, value=result, declared=kinds, owner=Kind.NOTHING, verb=item.name, inputs=_inputs(args, kwargs))
         return result
@@ -255,7 +263,7 @@ def method(walk: Expressions, receiver: Value, name: str, args: Arguments, kwarg
         if found is None or instances:
             continue
         if info.is_module and name in walk.world.entry_points and not _own(walk, receiver):
-            walk.touch(receiver, used=True)
+            walk.touch_whole(receiver)
             walk.pass_out(args, kwargs)
             results.append(Value(Kind.TENSOR | Kind.UNKNOWN, inputs=_inputs(args, kwargs)))
             continue
@@ -360,7 +368,7 @@ def _builtin_method(
         several = name in ("unbind", "chunk", "split", "tensor_split")
         part = Value(Kind.TENSOR, receiver.paths, inputs=receiver.inputs)
         return Value(Kind.TUPLE, element=part, inputs=receiver.inputs) if several else part
-    walk.touch(receiver, used=True)
+    walk.touch_whole(receiver)
     _hooked(walk, args, kwargs)
     if name in ("item", "tolist"):
         return Value(Kind.NUMBER, inputs=receiver.inputs)
@@ -475,9 +483,12 @@ def _mutator(
         last = path.steps[-1] if path.steps else ""
         if last == "__dict__" or last in ("_buffers", "_parameters", "_modules"):
             named = args[0].constant if args else None
-            inner = path.parent().step(str(named) if isinstance(named, str) else "*")
-            deletes = name in ("pop", "popitem", "clear", "__delitem__")
-            walk.record(Operation.DELETE if deletes else Operation.REBIND, inner, node, node, value=value, verb=name, inputs=inputs)
+            if name in ("pop", "popitem", "clear", "__delitem__"):
+                inner = path.parent().step(str(named) if isinstance(named, str) else "*")
+                walk.record(Operation.DELETE, inner, node, node, value=value, verb=name, inputs=inputs)
+                continue
+            for key, each in kwargs.items() or [("*", value)]:
+                walk.record(Operation.REBIND, path.parent().step(key), node, node, value=each, verb=name, inputs=inputs)
             continue
         if path.root is Root.ARGUMENT and not path.steps:
             continue

@@ -6,7 +6,7 @@ Names over-approximate calls: whatever the walk could follow is named in the tex
 from __future__ import annotations
 
 from modelguard.scan.facts import CONSTRUCTORS, FunctionFacts
-from modelguard.scan.project import ClassInfo, FunctionName, Method, Project, SourceFile
+from modelguard.scan.project import ClassInfo, FunctionName, GlobalName, Method, Project, SourceFile
 
 HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
 
@@ -62,7 +62,7 @@ class Candidates:
         self._project = project
         self._entry_points = entry_points
         self._reported = reported
-        self._named: dict[tuple[str, int], tuple[ClassInfo | FunctionName, ...]] = {}
+        self._named: dict[tuple[str, int], tuple[ClassInfo | FunctionName | None, ...]] = {}
         self._companions: dict[int, frozenset[ClassInfo]] = {}
         self._by_name: dict[tuple[int, str], tuple[_Reached, ...]] = {}
 
@@ -77,6 +77,12 @@ class Candidates:
                 self._reach(region, self._project.resolve(item.file, name))
         for companion in self._companions_of(info):
             self._accompany(region, companion)
+        for item in info.ancestry():
+            # A function kept on the instance, or one that a function makes: `self.next_position = make_counter()`.
+            if item.file.path in self._reported and "__init__" in item.facts.methods:
+                for symbol in self._symbols(item.file, item.facts.methods["__init__"]):
+                    if isinstance(symbol, FunctionName):
+                        self._reach(region, symbol)
         while region.work:
             file, facts, owner = region.work.pop()
             key = (file.path, facts.line)
@@ -86,6 +92,8 @@ class Candidates:
             if file.path in self._reported and self._writes(info, method, file, facts):
                 return True
             for symbol in self._symbols(file, facts):
+                if symbol is None:
+                    return True
                 self._reach(region, symbol)
             for name in facts.own:
                 for found in self._methods(info, name):
@@ -180,17 +188,27 @@ class Candidates:
             self._companions[key] = known
         return known
 
-    def _symbols(self, file: SourceFile, facts: FunctionFacts) -> tuple[ClassInfo | FunctionName, ...]:
+    def _symbols(self, file: SourceFile, facts: FunctionFacts) -> tuple[ClassInfo | FunctionName | None, ...]:
+        """The classes and functions that a function's text names; None stands for something memoised."""
         key = (file.path, facts.line)
         known = self._named.get(key)
         if known is None:
-            found: list[ClassInfo | FunctionName] = []
+            found: list[ClassInfo | FunctionName | None] = []
             top = file.facts
             for name in facts.names:
                 if name in top.imports or name in top.functions or name in top.classes or name in top.globals or top.stars:
                     symbol = self._project.resolve(file, name)
                     if isinstance(symbol, (ClassInfo, FunctionName)):
                         found.append(symbol)
+                    elif isinstance(symbol, GlobalName) and symbol.name in symbol.file.facts.aliases:
+                        words = symbol.file.facts.aliases[symbol.name]
+                        found.extend(
+                            each
+                            for each in (self._project.resolve(symbol.file, word) for word in words)
+                            if isinstance(each, (ClassInfo, FunctionName))
+                        )
+                        if not words.isdisjoint(("lru_cache", "cache", "cached")):
+                            found.append(None)
             known = tuple(found)
             self._named[key] = known
         return known

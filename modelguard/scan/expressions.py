@@ -33,6 +33,7 @@ from modelguard.scan.values import (
     SPREAD,
     STRING,
     UNKNOWN,
+    WHOLE,
     BoundMethod,
     Check,
     ClassObject,
@@ -79,6 +80,7 @@ class Expressions:
     feeding: tuple[Path, ...]
     roots: dict[tuple[Root, str, str], Value]
     trying: list[Path] | None = None
+    pending_hooks: list[tuple[Value, Value]] = []
     found_hooks: list[tuple[bool, Value, Value]] | None = None
 
     if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class Expressions:
         def invoke(self, function: Function, args: Sequence[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value: ...
         def store(self, target: ast.expr, value: Value, node: ast.stmt | ast.expr, operation: Operation = ...) -> None: ...
         def read(self, path: Path, used: bool) -> None: ...
+        def run_hooks(self, called: Sequence[Path]) -> None: ...
         def touch(self, value: Value, used: bool) -> None: ...
         def root_value(self, path: Path, value: Value) -> Value: ...
         def record(
@@ -215,6 +218,8 @@ class Expressions:
                 found = True
                 if node is not None and not any(isinstance(item, Instance) for item in base.objects):
                     result = join(result, self._method_value(base, method, node))
+                continue
+            if result is not NOTHING and any(isinstance(item, Instance) for item in base.objects):
                 continue
             declared = self.world.attributes.of(info, name)
             if declared is not NOTHING:
@@ -486,6 +491,12 @@ class Expressions:
             else:
                 self.record(Operation.ITEM, path.step(ITEM), node, target, value=value, declared=kinds, owner=self._owner(path), inputs=inputs)
 
+    def item_path(self, path: Path, index: ast.expr) -> Path:
+        """The path of an item; an item of an instance's `__dict__` or `_buffers` is an attribute."""
+        if path.steps and path.steps[-1] in ("__dict__", *MODULE_DICTS):
+            return path.parent().step(index.value if isinstance(index, ast.Constant) and isinstance(index.value, str) else "*")
+        return path.step(ITEM)
+
     def _owner(self, path: Path) -> int:
         """What the object is that has a container as its attribute."""
         holder = path.holder()
@@ -738,8 +749,8 @@ class Expressions:
         return tuple(checks) + tuple(Check(path, "missing") for path in container.about)
 
     def _comparison(self, operator: ast.cmpop, left: Value, right: Value) -> tuple[Facts, Facts]:
-        if left.kinds == Kind.NONE or right.kinds == Kind.NONE:
-            subject = right if left.kinds == Kind.NONE else left
+        if left is NONE or right is NONE:
+            subject = right if left is NONE else left
             if not subject.paths and isinstance(operator, (ast.Is, ast.IsNot)):
                 known = _ALWAYS if subject.kinds == Kind.NONE else _NEVER if _certain_object(subject) else None
                 if known is not None:
@@ -809,11 +820,15 @@ class Expressions:
     def pass_out(self, args: Sequence[Value], kwargs: dict[str, Value]) -> None:
         """Hand values to code that is not walked: their state is used."""
         for value in (*args, *kwargs.values()):
-            for path in value.paths:
-                if path.steps:
-                    self.read(path, used=True)
+            self.touch_whole(value)
             if value.items:
                 self.pass_out(value.items, {})
+
+    def touch_whole(self, value: Value) -> None:
+        """Note that all of what a value holds may be read: it is called, or code that is not walked has it."""
+        for path in value.paths:
+            if path.steps:
+                self.read(path.step(WHOLE) if value.kinds & ~(Kind.PYTHON | Kind.ANY_TENSOR) else path, used=True)
 
     _EXPRESSIONS: dict[type, Callable[[Expressions, ast.expr, int], Value]] = {
         ast.Constant: _constant,

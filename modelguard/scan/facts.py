@@ -59,7 +59,7 @@ class Import(NamedTuple):
 
 
 class FileFacts(NamedTuple):
-    """One file."""
+    """One file; `aliases` are the words on the right of globals that may be functions or classes under another name."""
 
     path: str
     imports: dict[str, Import]
@@ -67,6 +67,7 @@ class FileFacts(NamedTuple):
     classes: dict[str, ClassFacts]
     functions: dict[str, FunctionFacts]
     globals: dict[str, tuple[int, int]]
+    aliases: dict[str, frozenset[str]]
     lines: int
 
 
@@ -153,6 +154,7 @@ class _Extractor:
         self.classes: dict[str, ClassFacts] = {}
         self.functions: dict[str, FunctionFacts] = {}
         self.globals: dict[str, tuple[int, int]] = {}
+        self.aliases: dict[str, frozenset[str]] = {}
         self.pending: list[tuple[dict[str, FunctionFacts], str, ast.FunctionDef | ast.AsyncFunctionDef, str]] = []
 
     def run(self, tree: ast.Module) -> FileFacts:
@@ -167,7 +169,7 @@ class _Extractor:
         for owner, key, node, qualname in self.pending:
             owner[key] = self._function(node, qualname, known, children.get(id(owner), frozenset()))
         return FileFacts(
-            self.path, self.imports, tuple(self.stars), self.classes, self.functions, self.globals, len(self.lines)
+            self.path, self.imports, tuple(self.stars), self.classes, self.functions, self.globals, self.aliases, len(self.lines)
         )
 
     def _body(
@@ -194,6 +196,9 @@ class _Extractor:
                 for target in node.targets:
                     for name in _bound_names(target):
                         names[name] = (node.lineno, node.end_lineno or node.lineno)
+                        if names is self.globals and isinstance(node.value, (ast.Call, ast.Name, ast.Attribute, ast.Lambda, ast.IfExp)):
+                            text = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
+                            self.aliases[name] = frozenset(_IDENTIFIER.findall(text)) - {name}
             elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
                 if isinstance(node.target, ast.Name):
                     names.setdefault(node.target.id, (node.lineno, node.end_lineno or node.lineno))

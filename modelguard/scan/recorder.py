@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from modelguard.findings import Frame, GuardContext, Location
 from modelguard.observation import Kind, Operation, Root, StateWrite
-from modelguard.scan.values import ITEM, Facts, Path
+from modelguard.scan.values import ITEM, WHOLE, Facts, Path
 
 
 class Event(NamedTuple):
@@ -36,7 +36,7 @@ class Recorder:
     def __init__(self, entry_point: str) -> None:
         self.entry_point = entry_point
         self.events: dict[tuple[object, ...], Event] = {}
-        self.exposed: set[Path] = set()
+        self.exposed: dict[Path, frozenset[Path]] = {}
         self.used: set[Path] = set()
 
     def write(self, event: Event) -> None:
@@ -54,12 +54,21 @@ class Recorder:
             round_trip=known.round_trip or event.round_trip,
         )
 
-    def read(self, path: Path, exposed: bool, used: bool) -> None:
-        """Take in a read: `exposed` if the step may not have written it before, `used` if more than its own update depends on it."""
-        if exposed:
-            self.exposed.add(path)
+    def read(self, path: Path, definite: frozenset[Path], used: bool) -> None:
+        """Take in a read: `definite` is what the step has written before it on every way, `used` says that more than the state's own
+        update depends on it."""
+        known = self.exposed.get(path)
+        self.exposed[path] = definite if known is None else known & definite
         if used:
             self.used.add(path)
+
+    def _carried(self, path: Path) -> bool:
+        """Whether a step can read what `path` names before it writes it, and makes use of it."""
+        if not any(_reads(read, path) for read in self.used):
+            return False
+        return any(
+            _reads(read, path) and not any(written.covers(path) for written in definite) for read, definite in self.exposed.items()
+        )
 
     def state_writes(self) -> list[StateWrite]:
         """The writes, judged against all reads of the region."""
@@ -69,7 +78,7 @@ class Recorder:
         for event in self.events.values():
             holder = event.path.holder()
             if holder not in carried:
-                carried[holder] = any(holder.related(path) for path in self.exposed) and any(holder.related(path) for path in self.used)
+                carried[holder] = self._carried(holder)
             lazy, once = _lazy(event, filled)
             training = event.facts.training
             guard = (
@@ -105,6 +114,15 @@ class Recorder:
                 )
             )
         return result
+
+
+def _reads(read: Path, written: Path) -> bool:
+    """Whether a read of one path reads what is written at the other; an instance shows what its class holds."""
+    if written.root is Root.CLASS and read.root is not Root.CLASS:
+        return bool(written.steps) and written.steps[0] in read.steps
+    if read.steps and read.steps[-1] == WHOLE:
+        return read.parent().related(written)
+    return written.covers(read)
 
 
 def _weight(event: Event) -> tuple[int, int]:

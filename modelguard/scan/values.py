@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 ITEM = "[*]"
 """The step of a state path that stands for any item of a container."""
 
+WHOLE = "**"
+"""The step that stands for all that is below: a module that is called, an object that is handed to unknown code."""
+
 _MOST = 8
 """How many alternatives a value keeps of each sort; more than that are dropped, oldest first kept."""
 
@@ -48,8 +51,7 @@ class Path(NamedTuple):
         """Whether one is the other or a part of it."""
         if self.root is not other.root or self.label != other.label or self.scope != other.scope:
             return False
-        shorter = min(len(self.steps), len(other.steps))
-        return self.steps[:shorter] == other.steps[:shorter]
+        return all(mine == yours or _may_equal(mine, yours) for mine, yours in zip(self.steps, other.steps))
 
     def covers(self, other: Path) -> bool:
         """Whether `other` is this or a part of it."""
@@ -57,6 +59,15 @@ class Path(NamedTuple):
 
     def __str__(self) -> str:
         return self.label + "".join(step if step == ITEM else f".{step}" for step in self.steps)
+
+
+def _may_equal(left: str, right: str) -> bool:
+    """Whether two steps may be the same attribute, where a name is only known in part (`cos_*`)."""
+    if left in (ITEM, WHOLE) or right in (ITEM, WHOLE) or not ("*" in left or "*" in right):
+        return False
+    start, _, end = (left if "*" in left else right).partition("*")
+    other = right if "*" in left else left
+    return "*" in other or (other.startswith(start) and other.endswith(end))
 
 
 class Check(NamedTuple):

@@ -15,7 +15,7 @@ from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.attributes import ANY_NAME, Attributes
 from modelguard.scan.candidates import registering
 from modelguard.scan.expressions import Expressions
-from modelguard.scan.project import ClassInfo, ExternalClass, GlobalName, Method, Project, SourceFile, cut_offset, parse_lines
+from modelguard.scan.project import ClassInfo, ExternalClass, FunctionName, GlobalName, Method, Project, SourceFile, cut_offset, parse_lines
 from modelguard.scan.recorder import Event, Recorder
 from modelguard.scan.tables import CACHED_PROPERTIES, MEMOISERS
 from modelguard.scan.values import (
@@ -61,6 +61,10 @@ _UNROLLED = 8
 """Items up to which a loop over a known tuple is walked item by item."""
 
 
+_NO_FUNCTION = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None), lineno=1, col_offset=0)
+"""Stands for the code around functions: a module's top level, a decorator line."""
+
+
 class World:
     """What all walks of a scan share: the project, the declared attributes, and the syntax of the functions walked so far."""
 
@@ -77,6 +81,7 @@ class World:
         self._decorated: dict[tuple[int, int], Value] = {}
         self._visits: dict[int, list[Walk]] = {}
         self._returned: dict[int, Value] = {}
+        self._dressed: set[int] = set()
 
     def syntax(self, file: SourceFile, name: str, line: int, end_line: int) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None:
         """A function's syntax and what to add to its line numbers; None where its text does not parse on its own."""
@@ -141,6 +146,23 @@ class World:
         """Remember what kind of value a helper returns."""
         self._returned[id(function.node)] = Value(value.kinds, classes=value.classes, inputs=value.inputs)
 
+    def decorate_class(self, info: ClassInfo) -> None:
+        """Apply the decorators of a class, once: what they bind on it stands in for its methods."""
+        if not info.facts.decorators or id(info) in self._dressed:
+            return
+        self._dressed.add(id(info))
+        walk = Walk(self, None)
+        holder = Function("<decorators>", _NO_FUNCTION, info.file, 0)
+        itself = Value(Kind.OBJECT, objects=(ClassObject(info),))
+        with walk.activation(holder, Environment(None, persistent=True), None):
+            for name in reversed(info.facts.decorators):
+                symbol = self.project.resolve(info.file, name)
+                if isinstance(symbol, FunctionName):
+                    result = walk.call(walk.symbol(symbol), [itself], {}, None)
+                    if not any(isinstance(item, ClassObject) for item in result.objects):
+                        # A factory: what it returns is the decorator.
+                        walk.call(result, [itself], {}, None)
+
     def _stored_by(self, method: Method) -> dict[str, Value]:
         key = (method.owner.file.path, method.facts.line, id(method.owner))
         found = self._stored.get(key)
@@ -150,12 +172,16 @@ class World:
             self._stored[key] = found
             function = self.method_function(method)
             if function is not None:
-                Walk(self, None, found).declare(function, method.owner)
+                self.attributes.unfinished += 1
+                try:
+                    Walk(self, None, found).declare(function, method.owner)
+                finally:
+                    self.attributes.finished()
         return found
 
     def _evaluate(self, file: SourceFile, node: ast.expr, owner: ClassInfo | None) -> Value:
         walk = Walk(self, None)
-        holder = Function("<module>", ast.Lambda(ast.arguments([], [], None, [], [], None, []), node), file, 0, owner)
+        holder = Function("<module>", _NO_FUNCTION, file, 0, owner)
         with walk.activation(holder, Environment(None, persistent=True), None):
             return walk.expression(node)
 
@@ -188,6 +214,7 @@ class Walk(Expressions):
         self.facts: list[Facts] = []
         self.blocks: list[int] = []
         self.definite: frozenset[Path] = frozenset()
+        self.looped: frozenset[Path] = frozenset()
         self.feeding: tuple[Path, ...] = ()
         self.roots: dict[tuple[Root, str, str], Value] = {}
         self.walked: dict[tuple[object, ...], Value] = {}
@@ -207,13 +234,24 @@ class Walk(Expressions):
         self.entry = function
         self.itself = info
         before, after = self.hooks(info)
+        self.world.decorate_class(info)
         arguments = self.parameters(function, skip_first=True)
         for hook, module in before:
             self.call(hook, [module, Value(Kind.TUPLE, element=INPUT, inputs=True)], {}, None)
+        self.pending_hooks = after
         decorated = self.world.patched.get((id(info), method.facts.name)) or self.world.decorated(function)
         self.call(decorated, [itself, *arguments], {}, None)
-        for hook, module in after:
-            self.call(hook, [module, Value(Kind.TUPLE, element=INPUT, inputs=True), INPUT], {}, None)
+        self.run_hooks((itself.paths[0],))
+
+    def run_hooks(self, called: Sequence[Path]) -> None:
+        """Run the forward hooks of modules that were called, or are children of one that was."""
+        waiting = self.pending_hooks
+        self.pending_hooks = [
+            (hook, module) for hook, module in waiting if not any(path.covers(each) for path in called for each in module.paths)
+        ]
+        for hook, module in waiting:
+            if (hook, module) not in self.pending_hooks:
+                self.call(hook, [module, Value(Kind.TUPLE, element=INPUT, inputs=True), INPUT], {}, None)
 
     def declare(self, function: Function, owner: ClassInfo) -> None:
         """Walk a method for what it binds on its first parameter."""
@@ -359,7 +397,7 @@ class Walk(Expressions):
         if node is not None and self.stack:
             self.now.line = getattr(node, "lineno", 0) + self.now.function.offset
         scope = f"{function.file.path}:{function.name}"
-        environment = Environment(function.environment, persistent=self.recorder is None and self.declared is None, scope=scope)
+        environment = Environment(function.environment, persistent=self.recorder is None, scope=scope)
         with self.activation(function, environment, args[0] if args else None) as current:
             self._bind(function, args, kwargs, environment)
             if isinstance(function.node, ast.Lambda):
@@ -484,7 +522,9 @@ class Walk(Expressions):
 
     def _assigned(self, targets: Sequence[ast.expr], node: ast.expr) -> Value:
         """The right-hand side of an assignment: what it reads only to update itself is no use of it."""
-        paths = tuple(path for target in targets for path in self._target_paths(target))
+        # `self.h = out = f(self.h)`: what also gets a local name does not only feed itself.
+        own = not any(isinstance(target, ast.Name) for target in targets)
+        paths = tuple(path for target in targets for path in self._target_paths(target)) if own else ()
         feeding, self.feeding = self.feeding, paths
         try:
             if all(isinstance(target, ast.Name) for target in targets):
@@ -498,7 +538,7 @@ class Walk(Expressions):
             base = self.receiver(target.value)
             return tuple(path.step(target.attr) for path in base.paths)
         if isinstance(target, ast.Subscript):
-            return tuple(path.step(ITEM) for path in self.receiver(target.value).paths)
+            return tuple(self.item_path(path, target.slice) for path in self.receiver(target.value).paths)
         if isinstance(target, (ast.Tuple, ast.List)):
             return tuple(path for item in target.elts for path in self._target_paths(item))
         return ()
@@ -677,7 +717,10 @@ class Walk(Expressions):
             for item in iterated.items:
                 self._iteration(node.target, item, node.body, node)
         else:
+            before = self.definite
             self._loop(node.target, self.iterate(iterated, node), node.body, node)
+            # What is written on every item of the state looped over is written once the loop is done.
+            self.definite = before | {path for path in self.looped if any(each.covers(path) for each in iterated.paths)}
         self.block(node.orelse)
         return False
 
@@ -702,6 +745,7 @@ class Walk(Expressions):
             self._join_names(before)
             self._iteration(target, item, body, node)
         self._join_names(before)
+        self.looped = self.definite
         self.definite = definite
 
     def _iteration(self, target: ast.expr | None, item: Value, body: Sequence[ast.stmt], node: ast.stmt) -> None:
@@ -812,8 +856,7 @@ class Walk(Expressions):
             return
         if used and any(target.related(path) for target in self.feeding):
             used = False
-        exposed = not any(written.covers(path) for written in self.definite)
-        self.recorder.read(path, exposed, used)
+        self.recorder.read(path, self.definite, used)
 
     def touch(self, value: Value, used: bool) -> None:
         """Tell the recorder that a value is read."""
@@ -902,7 +945,7 @@ class Walk(Expressions):
             return
         name = path.steps[0]
         name = ANY_NAME if "*" in name else name
-        kept = Value(value.kinds, (), value.classes, value.objects, _without_paths(value.element), _without_paths_all(value.items), value.constant)
+        kept = _without_paths(value)
         declared[name] = join(declared[name], kept) if name in declared else kept
 
     def location(self, target: ast.AST, node: ast.AST) -> Location:
@@ -940,7 +983,7 @@ class Walk(Expressions):
                 if base.covers(path) and base.root is path.root:
                     rest = path.steps[len(base.steps) :]
                     return str(Path(base.root, "self", "", rest)), owner.name
-        owner = next((active.function.owner for active in reversed(self.stack) if active.function.owner is not None), None)
+        owner = next((active.function.owner for active in reversed(self.stack) if active.function.owner is not None), self.itself)
         return str(path), owner.name if owner is not None else None
 
     def _round_trip(self, name: str) -> bool:
@@ -1021,14 +1064,12 @@ def _characters(line: str, column: int) -> int:
     return column if line.isascii() else len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
 
 
-def _without_paths(value: Value | None) -> Value | None:
-    if value is None:
-        return None
-    return Value(value.kinds, (), value.classes, value.objects, value.element and _without_paths(value.element), None, value.constant)
-
-
-def _without_paths_all(values: tuple[Value, ...] | None) -> tuple[Value, ...] | None:
-    return None if values is None else tuple(v for value in values if (v := _without_paths(value)) is not None)
+def _without_paths(value: Value) -> Value:
+    """What an attribute is declared to be by a value bound to it: its kind and classes; once kept, an object is no longer new."""
+    objects = tuple(item for item in value.objects if not isinstance(item, Instance))
+    element = _without_paths(value.element) if value.element is not None else None
+    items = tuple(_without_paths(item) for item in value.items) if value.items is not None else None
+    return Value(value.kinds, (), value.classes, objects, element, items, value.constant)
 
 
 __all__ = ["CACHED_PROPERTIES", "ModuleObject", "Walk", "World"]
