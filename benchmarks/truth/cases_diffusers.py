@@ -15,7 +15,7 @@ from torch import nn
 from truth.cases import Case
 from truth.record import Call
 
-PARAMETER_LIMIT = 60_000_000
+PARAMETER_LIMIT = 100_000_000
 TEXT = 32
 """The width of every embedding that a model is handed."""
 TEXT_LENGTH = 7
@@ -38,11 +38,12 @@ SIZES: dict[str, Any] = {
     "freq_dim": 32,
     "norm_num_groups": 4,
     "sample_size": 16,
-    "sample_height": 8,
-    "sample_width": 8,
+    "sample_height": 16,
+    "sample_width": 16,
     "sample_frames": 4,
-    "ch": 16,
-    "channels": 16,
+    "ch": 32,
+    "channels": 32,
+    "conditioning_channels": 3,
     "base_channels": 16,
     "base_dim": 8,
     "decoder_base_dim": 8,
@@ -63,7 +64,6 @@ SIZES: dict[str, Any] = {
     "rope_axes_dim": (4, 6, 6),
     "rope_dim_list": (4, 6, 6),
     "axes_dim_rope": (4, 6, 6),
-    "pos_embed_max_size": 16,
     "rope_max_seq_len": 32,
     "timestep_guidance_channels": 32,
     "encoder_hidden_channels": 16,
@@ -104,7 +104,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "up_block_types": ("UpDecoderBlock2D",) * 2,
         "block_out_channels": (16, 32),
     },
-    "AutoencoderKLTemporalDecoder": {"down_block_types": ("DownEncoderBlock2D",) * 2, "block_out_channels": (16, 32)},
+    "AutoencoderKLTemporalDecoder": {"down_block_types": ("DownEncoderBlock2D",) * 2, "block_out_channels": (32, 64)},
     "VQModel": {
         "block_out_channels": (16, 32),
         "down_block_types": ("DownEncoderBlock2D",) * 2,
@@ -148,7 +148,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "in_channels": 3,
         "out_channels": 3,
         "latent_channels": 4,
-        "block_out_channels": (16, 32),
+        "block_out_channels": (32, 64),
         "layers_per_block": 1,
         "spatial_compression_ratio": 2,
         "sample_size": 32,
@@ -211,6 +211,12 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     },
     "T2IAdapter": {"channels": [16, 16, 16, 16], "num_res_blocks": 1},
     "UNet1DModel": {"sample_size": 32},
+    "AutoencoderKLHunyuanImageRefiner": {"block_out_channels": (32, 32, 32, 32, 32), "layers_per_block": 1, "latent_channels": 8},
+    "AutoencoderKLHunyuanVideo15": {"block_out_channels": (32, 32, 32, 32, 32), "layers_per_block": 1, "latent_channels": 8},
+    "WanVACETransformer3DModel": {"vace_layers": [0, 1], "in_channels": 4, "out_channels": 4, "vace_in_channels": 4},
+    "Kandinsky3UNet": {"block_out_channels": (32, 64, 64, 64)},
+    "LTX2VideoDiffusionDecoderModel": {"stage_channels": (32, 16)},
+    "SD3ControlNetModel": {"num_layers": 1},
 }
 
 
@@ -285,6 +291,8 @@ def shapes(model: nn.Module, size: int) -> list[Callable[[], torch.Tensor]]:
         (2, 5, channels, size, size),
         (2, channels, 4, size, size),
         (2, channels, 9, 2 * size, 2 * size),
+        (2, channels, 5, 4 * size, 4 * size),
+        (1, 3, 7, 2 * size, 2 * size),
         (2, channels, 4 * size, 4 * size),
         (2, size, channels),
         (2, channels, size),

@@ -96,7 +96,7 @@ QUANTIZERS: dict[str, tuple[Make, Values]] = {
         rows(12, 20),
     ),
     "manual-ema": (lambda m: m.VectorQuantize(16, 32, manual_ema_update=True), rows(12, 20)),
-    "directional": (lambda m: m.VectorQuantize(16, 32, directional_reparam=True), rows(12, 20)),
+    "directional": (lambda m: m.VectorQuantize(16, 32, directional_reparam=True, threshold_ema_dead_code=2), rows(12, 20)),
     "orthogonal": (
         lambda m: m.VectorQuantize(
             16, 32, orthogonal_reg_weight=1.0, orthogonal_reg_active_codes_only=True, orthogonal_reg_max_codes=8
@@ -144,7 +144,10 @@ QUANTIZERS: dict[str, tuple[Make, Values]] = {
         lambda: [{"args": (torch.randn(2, 12, 16),), "return_all_codes": True, "sample_codebook_temp": 0.1}],
     ),
     "residual-diveq": (lambda m: m.ResidualVQ(dim=16, num_quantizers=3, codebook_size=16, diveq=True), rows(12, 20)),
-    "residual-image": (lambda m: m.ResidualVQ(dim=16, num_quantizers=2, codebook_size=16, accept_image_fmap=True), maps()),
+    "residual-image": (
+        lambda m: m.ResidualVQ(dim=16, num_quantizers=2, codebook_size=16, accept_image_fmap=True),
+        lambda: [torch.randn(2, 16, 8, 8)],
+    ),
     "residual-grouped": (lambda m: m.GroupedResidualVQ(dim=16, groups=2, num_quantizers=2, codebook_size=16), rows(12, 20)),
     "residual-heads": (
         lambda m: m.ResidualVQ(dim=16, num_quantizers=2, codebook_size=16, heads=2, separate_codebook_per_head=True),
@@ -158,7 +161,7 @@ QUANTIZERS: dict[str, tuple[Make, Values]] = {
     "sim-channels": (lambda m: m.SimVQ(16, 32, channel_first=True, rotation_trick=False), maps()),
     "residual-sim": (lambda m: m.ResidualSimVQ(dim=16, num_quantizers=3, codebook_size=16, quantize_dropout=True), rows(12, 20)),
     "fsq": (lambda m: m.FSQ([8, 5, 5]), rows(12, 20, dim=3)),
-    "fsq-projected": (lambda m: m.FSQ([8, 5], dim=16, num_codebooks=2, noise_dropout=0.5, orthogonal_rotation=False), rows(12)),
+    "fsq-projected": (lambda m: m.FSQ([8, 5], dim=16, num_codebooks=2, noise_dropout=0.5), rows(12)),
     "fsq-symmetric": (lambda m: m.FSQ([8, 5, 5], preserve_symmetry=True, noise_dropout=0.5), rows(12, dim=3)),
     "fsq-rotated": (lambda m: m.FSQ([8, 5], dim=16, orthogonal_rotation=True), rows(12)),
     "residual-fsq": (lambda m: m.ResidualFSQ(dim=16, levels=[8, 5, 5], num_quantizers=3, quantize_dropout=True), rows(12, 20)),
@@ -177,10 +180,10 @@ QUANTIZERS: dict[str, tuple[Make, Values]] = {
     ),
     "residual-lfq": (lambda m: m.ResidualLFQ(dim=16, codebook_size=16, num_quantizers=3, quantize_dropout=True), rows(12)),
     "grouped-lfq": (lambda m: m.GroupedResidualLFQ(dim=16, groups=2, codebook_size=16, num_quantizers=2), rows(12)),
-    "latent": (lambda m: m.LatentQuantize([4, 4, 3], dim=16), rows(12, 20)),
+    "latent": (lambda m: m.LatentQuantize([4, 4, 3], dim=16), maps()),
     "latent-optimized": (
         lambda m: m.LatentQuantize([4, 4], dim=16, in_place_codebook_optimizer=partial(torch.optim.SGD, lr=0.1)),
-        rows(12, 20),
+        maps(),
     ),
     "binary": (lambda m: m.BinaryMapper(bits=4), lambda: [torch.randn(2, 12, 4)] * 2),
     "hierarchical": (
@@ -233,7 +236,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "derf": {"use_derf": True},
     "tanh": {"use_dynamic_tanh": True},
     "recycling": {"_recycling": True},
-    "looped": {"_looped": True},
+    "looped": {"_looped": True, "pre_and_post_norm": True},
     "mixture": {"_mixture_of_softmax": True},
     "deep-embed": {"_ff_deep_embed": True},
     "dropout": {"layer_dropout": 0.5, "attn_dropout": 0.1, "ff_dropout": 0.1},
@@ -245,7 +248,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "multi-latent": {"attn_use_latent_kv": True, "attn_dim_latent_kv": 16},
     "hyper": {"num_residual_streams": 2},
     "value-residual": {"add_value_residual": True},
-    "cross-residual": {"attn_aggregated_residuals": True},
+    "cross-residual": {"attn_aggregated_residuals": True, "attn_aggregated_residual_kwargs": {"lora_rank": 8}},
     "lime": {"integrate_layers": True},
     "softclamp": {"attn_softclamp_logits": True, "softclamp_output": True},
     "cls": {"_use_cls_token": True},
@@ -341,7 +344,7 @@ WRAPPED: dict[str, tuple[Make, Values]] = {
         tokens(12, 20),
     ),
     "universal": (
-        lambda m: wrap("up_wrapper.UniversalPretrainWrapper", batch_size=2, seq_len=16, buffer_size=4)(m),
+        lambda m: wrap("up_wrapper.UniversalPretrainWrapper", batch_size=2, seq_len=16, buffer_size=20)(m),
         lambda: [()] * 3,
     ),
     "next-latent": (wrap("next_latent_wrapper.NextLatentWrapper", dim=32), tokens(12, 20)),
@@ -463,7 +466,7 @@ OTHERS: list[tuple[str, str, Make, Values]] = [
     (
         "hyper_connections",
         "fractions",
-        lambda m: m.HyperConnections(2, dim=16, branch=nn.Linear(8, 8), num_fracs=2),
+        lambda m: m.HyperConnections(2, dim=16, branch=nn.Linear(16, 16), num_fracs=2),
         lambda: [torch.randn(4, 6, 16)] * 2,
     ),
     (

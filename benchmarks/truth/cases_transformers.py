@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -16,88 +17,45 @@ from truth.cases import Case
 from truth.record import Call
 
 PARAMETER_LIMIT = 80_000_000
+FIT_SECONDS = 30
 
-SIZES: dict[str, Any] = {
-    "head_dim": 16,
-    "attention_head_dim": 16,
-    "d_kv": 16,
-    "kv_channels": 16,
-    "qk_rope_head_dim": 16,
-    "qk_nope_head_dim": 16,
-    "v_head_dim": 16,
-    "kv_lora_rank": 16,
-    "q_lora_rank": 32,
-    "index_head_dim": 32,
-    "index_n_heads": 2,
-    "index_topk": 4,
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
-    "moe_num_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_k": 2,
-    "moe_topk": 2,
-    "n_group": 1,
-    "topk_group": 1,
-    "image_size": 32,
-    "patch_size": 8,
-    "num_frames": 2,
-    "tubelet_size": 1,
-    "temporal_patch_size": 1,
-    "max_position_embeddings": 64,
-    "n_positions": 64,
-    "n_ctx": 64,
-    "max_source_positions": 32,
-    "max_target_positions": 32,
-    "vocab_size": 256,
-    "d_state": 8,
-    "state_size": 8,
-    "mamba_d_state": 8,
-    "num_queries": 6,
-    "num_feature_levels": 4,
-    "num_query_tokens": 4,
-    "type_vocab_size": 4,
-    "sliding_window": 4,
-    "attention_window": 4,
-    "block_size": 4,
-    "chunk_size": 4,
-    "attention_chunk_size": 4,
-    "num_mel_bins": 80,
-    "decoder_n_points": 2,
-    "encoder_n_points": 2,
-    "intermediate_size": 64,
-    "moe_intermediate_size": 32,
-    "shared_expert_intermediate_size": 32,
-    "d_ff": 64,
-    "ffn_dim": 64,
-    "n_inner": 64,
-    "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64,
-    "mlp_dim": 64,
-    "dim_feedforward": 64,
-    "projection_dim": 32,
-    "num_codebooks": 2,
-    "codebook_size": 32,
-    "num_buckets": 8,
-    "max_2d_position_embeddings": 1024,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 16,
-    "linear_value_head_dim": 16,
-    "mamba_n_heads": 8,
-    "mamba_num_heads": 8,
-    "mamba_d_head": 16,
-    "mamba_head_dim": 16,
-    "mamba_n_groups": 1,
-    "n_groups": 1,
+_NAMES_BY_SIZE: dict[int, str] = {
+    1: ("n_group topk_group tubelet_size temporal_patch_size mamba_n_groups n_groups"),
+    2: (
+        "index_n_heads num_experts_per_tok moe_k moe_topk num_frames decoder_n_points encoder_n_points "
+        "num_codebooks linear_num_key_heads"
+    ),
+    4: (
+        "index_topk num_experts num_local_experts n_routed_experts moe_num_experts num_feature_levels "
+        "num_query_tokens type_vocab_size sliding_window attention_window block_size chunk_size "
+        "attention_chunk_size linear_num_value_heads"
+    ),
+    6: ("num_queries"),
+    8: ("patch_size d_state state_size mamba_d_state num_buckets mamba_n_heads mamba_num_heads"),
+    16: (
+        "head_dim attention_head_dim d_kv kv_channels qk_rope_head_dim qk_nope_head_dim v_head_dim kv_lora_rank "
+        "linear_key_head_dim linear_value_head_dim mamba_d_head mamba_head_dim"
+    ),
+    32: (
+        "q_lora_rank index_head_dim image_size max_source_positions max_target_positions moe_intermediate_size "
+        "shared_expert_intermediate_size projection_dim codebook_size"
+    ),
+    64: (
+        "max_position_embeddings n_positions n_ctx intermediate_size d_ff ffn_dim n_inner encoder_ffn_dim "
+        "decoder_ffn_dim mlp_dim dim_feedforward"
+    ),
+    80: ("num_mel_bins"),
+    256: ("vocab_size"),
+    1024: ("max_2d_position_embeddings"),
 }
+SIZES = {name: size for size, names in _NAMES_BY_SIZE.items() for name in names.split()}
 """What a size becomes, where the name says enough."""
 
 PATTERNS: list[tuple[str, Any]] = [
     (r"(num_)?(key_value|kv)_heads|num_key_value_heads|num_kv_heads|n_kv_heads|multi_query_group_num", 2),
     (r"(.*_)?(num_)?(n_)?(attention_)?heads?|n_head|.*attention_heads|num_heads", 4),
     (r"first_k_dense_replace", 1),
-    (r"(.*_)?(num_)?(hidden_|encoder_|decoder_)?(n_)?layers?|n_layer|depth|.*_layers|.*_depth", 2),
+    (r"(?!num_feat_extract)((.*_)?(num_)?(hidden_|encoder_|decoder_)?(n_)?layers?|n_layer|depth|.*_layers|.*_depth)", 2),
     (
         r"hidden_size|d_model|n_embd|dim|embed_dim|emb_dim|hidden_dim|.*_hidden_size|.*_embed_dim|.*_hidden_dim|embedding_size|.*_width",
         64,
@@ -105,55 +63,65 @@ PATTERNS: list[tuple[str, Any]] = [
 ]
 
 
-def shrink(kind: type, level: int = 0) -> Any:
-    """A configuration of a class with small sizes; higher levels change less, for classes that refuse."""
+Kept = frozenset[str]
+"""Sizes that are left as the class has them, by their path in the configuration."""
+
+
+def shrink(kind: type, kept: Kept = frozenset(), prefix: str = "", changed: set[str] | None = None) -> Any:
+    """A configuration of a class with small sizes; `changed` gathers the paths of those that were made small."""
     default = kind()
+    changed = set() if changed is None else changed
     changes: dict[str, Any] = {}
     names = [name for name in vars(default) if not name.startswith("_")]
-    layers = 2
-    types = getattr(default, "layer_types", None)
-    if isinstance(types, (list, tuple)) and types:
-        distinct = list(dict.fromkeys(types))
-        layers = max(2, len(distinct))
-        changes["layer_types"] = (distinct * layers)[:layers]
     for name in names:
+        path = prefix + name
         value = getattr(default, name)
-        small = _small(name, value, level)
-        if small is not None:
+        if hasattr(value, "to_dict") and hasattr(type(value), "model_type"):
+            changes[name] = shrink(type(value), kept, path + ".", changed)
+        elif path not in kept and (small := _small(name, value)) is not None and small != value:
             changes[name] = small
-    for name in ("num_hidden_layers", "n_layer", "num_layers"):
-        if name in changes and "layer_types" in changes:
-            changes[name] = layers
+            changed.add(path)
+    if "qk_rope_head_dim" in names:
+        changes.pop("head_dim", None)
+    _few_layers(default, changes, prefix, kept)
     accepted = set(inspect.signature(kind.__init__).parameters) | set(getattr(kind, "__dataclass_fields__", {})) | set(names)
-    changes = {name: value for name, value in changes.items() if name in accepted}
-    config = kind(**changes)
+    config = kind(**{name: value for name, value in changes.items() if name in accepted})
     _fix_tokens(config)
     return config
 
 
-def _small(name: str, value: Any, level: int) -> Any:
-    if hasattr(value, "to_dict") and hasattr(type(value), "model_type"):
-        return shrink(type(value), level)
+def _few_layers(default: Any, changes: dict[str, Any], prefix: str, kept: Kept) -> None:
+    """One layer of each type that there is, where a configuration lists types."""
+    for listing in ("layer_types", "layers_block_type", "mlp_layer_types"):
+        types = getattr(default, listing, None)
+        if not isinstance(types, (list, tuple)) or not types or prefix + listing in kept:
+            continue
+        distinct = list(dict.fromkeys(types))
+        count = max(2, len(distinct))
+        changes[listing] = (distinct * count)[:count]
+        for name in ("num_hidden_layers", "n_layer", "num_layers"):
+            if name in changes:
+                changes[name] = count
+
+
+def _small(name: str, value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int):
-        if level >= 2 and not re.fullmatch(PATTERNS[3][0], name):
-            return None
         if name in SIZES:
-            return min(value, SIZES[name]) if level == 0 or name != "head_dim" else None
-        for pattern, small in PATTERNS:
-            if re.fullmatch(pattern, name):
-                return min(value, small)
-        return None
+            return min(value, SIZES[name])
+        return next((min(value, small) for pattern, small in PATTERNS if re.fullmatch(pattern, name)), None)
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-        return _small_list(name, list(value), level)
+        return _small_list(name, list(value))
+    if isinstance(value, dict) and isinstance(sections := value.get("mrope_section"), list):
+        return {**value, "mrope_section": [2, 3, 3] if len(sections) == 3 else [2] * 4}
     return None
 
 
-def _small_list(name: str, value: list[int], level: int) -> list[int] | None:
+def _small_list(name: str, value: list[int]) -> list[int] | None:
     if re.search(r"depths|layers|blocks", name) and max(value) < 100 and "index" not in name and "out" not in name:
         return [1] * len(value)
-    if level == 0 and re.search(r"hidden_sizes|dims|channels|widths|embed", name) and max(value) > 64:
+    if re.search(r"hidden_sizes|dims|channels|widths|embed", name) and max(value) > 64:
         return [max(16, item // (max(value) // 64) // 16 * 16) for item in value]
     return None
 
@@ -170,33 +138,15 @@ def _fix_tokens(config: Any) -> None:
             setattr(config, name, vocabulary - 1 - index)
 
 
-@cache
-def fitting_level(config_kind: type, model_kind: type) -> int:
-    """The first level of shrinking that the model accepts and that makes it small."""
-    errors = []
-    for level in range(3):
-        try:
-            config = shrink(config_kind, level)
-            with torch.device("meta"):
-                count = sum(parameter.numel() for parameter in model_kind(config).parameters())
-            if count > PARAMETER_LIMIT:
-                raise ValueError(f"{count} parameters")
-            model_kind(shrink(config_kind, level))
-        except Exception as error:
-            errors.append(f"{type(error).__name__}: {str(error)[:200]}")
-            continue
-        return level
-    raise ValueError("cannot be built: " + " | ".join(errors))
-
-
 class Inputs:
     """Values for the arguments of a forward, by name, in one size."""
 
-    def __init__(self, model: nn.Module, batch: int, length: int) -> None:
+    def __init__(self, model: nn.Module, batch: int, length: int, image_tokens: int) -> None:
         self.config: Any = model.config
         self.model = model
         self.batch = batch
-        self.length = length
+        self.length = length + image_tokens
+        self.image_tokens = image_tokens
 
     def text(self) -> Any:
         """The part of the configuration that describes text."""
@@ -221,7 +171,11 @@ class Inputs:
         """Token ids that are no special ones, if the vocabulary allows."""
         vocabulary = getattr(self.text(), "vocab_size", None)
         vocabulary = vocabulary if isinstance(vocabulary, int) and vocabulary > 4 else 100
-        return torch.randint(3, max(4, min(vocabulary, 100) - 1), (self.batch, self.length))
+        ids = torch.randint(3, max(4, min(vocabulary, 100) - 1), (self.batch, self.length))
+        if self.image_tokens:
+            names = ("image_token_id", "image_token_index", "media_placeholder_token_id", "video_token_id", "audio_token_id")
+            ids[:, : self.image_tokens] = self.number(*names, default=0)
+        return ids
 
     def image(self) -> torch.Tensor:
         """Pixels in the configured size."""
@@ -263,8 +217,23 @@ FACTORIES: dict[str, Callable[[Inputs], Any]] = {
     "inputs": Inputs.ids,
     "audio_codes": lambda inputs: torch.randint(0, 16, (inputs.batch, inputs.number("num_codebooks", default=2), inputs.length)),
     "labels": lambda inputs: torch.zeros(inputs.batch, dtype=torch.long),
+    "grid_thw": lambda inputs: torch.tensor([[1, 4, 4]] * inputs.batch),
+    "image_grid_thw": lambda inputs: torch.tensor([[1, 4, 4]] * inputs.batch),
+    "spatial_shapes": lambda inputs: torch.tensor([[4, 4]] * inputs.batch),
+    "pixel_attention_mask": lambda inputs: torch.ones(inputs.batch, 16, dtype=torch.long),
+    "visual_feats": lambda inputs: torch.randn(inputs.batch, 3, inputs.number("visual_feat_dim", default=64)),
+    "visual_pos": lambda inputs: torch.rand(inputs.batch, 3, inputs.number("visual_pos_dim", default=4)),
+    "padding_mask": lambda inputs: torch.ones(inputs.batch, 1600 + 320 * inputs.length, dtype=torch.long),
+    "future_values": lambda inputs: torch.randn(inputs.batch, inputs.number("prediction_length", default=16)),
+    "query_embeds": lambda inputs: torch.randn(inputs.batch, 4, inputs.number("hidden_size", default=64)),
     "position_ids": lambda inputs: torch.arange(inputs.length)[None].expand(inputs.batch, -1),
 }
+
+
+def _patch_rows(inputs: Inputs) -> torch.Tensor:
+    patch = inputs.number("patch_size", default=8)
+    depth = inputs.number("temporal_patch_size", default=1)
+    return torch.randn(16 * inputs.batch, inputs.number("num_channels", "in_channels", default=3) * depth * patch**2)
 
 
 def _patches(inputs: Inputs) -> int:
@@ -289,6 +258,13 @@ ALTERNATIVES: dict[str, list[Callable[[Inputs], Any]]] = {
         lambda inputs: torch.randn(inputs.batch, 3, 224, 224),
         _video,
         lambda inputs: torch.randn(inputs.batch, 2, 3, 64, 64),
+        _patch_rows,
+        lambda inputs: _patch_rows(inputs).reshape(inputs.batch, 16, -1),
+        lambda inputs: torch.randn(inputs.batch, 3, 256, 192),
+    ],
+    "hidden_states": [
+        _patch_rows,
+        lambda inputs: inputs.image(),
     ],
     "past_values": [
         lambda inputs: torch.randn(
@@ -305,8 +281,16 @@ SETS: list[tuple[str, ...]] = [
     ("decoder_input_ids",),
     ("input_ids", "decoder_input_ids"),
     ("input_ids", "pixel_values", "attention_mask"),
+    ("input_ids", "pixel_values", "attention_mask", "image_grid_thw"),
+    ("pixel_values", "pixel_attention_mask", "spatial_shapes"),
+    ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes"),
+    ("input_ids", "input_features", "attention_mask"),
+    ("input_ids", "input_values"),
+    ("input_ids", "visual_feats", "visual_pos"),
     ("input_ids", "bbox"),
     ("input_ids", "bbox", "pixel_values"),
+    ("input_ids", "bbox", "decoder_input_ids"),
+    ("past_values", "future_values"),
     ("pixel_values", "decoder_input_ids"),
     ("input_features", "decoder_input_ids"),
     ("input_values",),
@@ -314,7 +298,7 @@ SETS: list[tuple[str, ...]] = [
 ]
 
 
-def candidates(model: nn.Module, batch: int, length: int) -> Iterator[dict[str, Any]]:
+def candidates(model: nn.Module, batch: int, length: int, image_tokens: int = 0) -> Iterator[dict[str, Any]]:
     """Sets of arguments that the forward may accept, the likeliest first."""
     parameters = inspect.signature(model.forward).parameters
     required = [
@@ -323,7 +307,7 @@ def candidates(model: nn.Module, batch: int, length: int) -> Iterator[dict[str, 
         if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
     ]
     main = getattr(model, "main_input_name", None)
-    inputs = Inputs(model, batch, length)
+    inputs = Inputs(model, batch, length, image_tokens)
     seen = set()
     for extra in SETS:
         names = {*required, *(name for name in (main, *extra) if name in parameters)}
@@ -337,20 +321,66 @@ def candidates(model: nn.Module, batch: int, length: int) -> Iterator[dict[str, 
                 yield {**base, name: alternative(inputs)}
 
 
+class Fit(NamedTuple):
+    """How a model class can be built and called."""
+
+    kept: Kept
+    arguments: int
+    image_tokens: int
+
+
+class Misfit(Exception):
+    """Why it cannot."""
+
+
 @cache
-def fitting_arguments(config_kind: type, model_kind: type) -> int:
-    """The number of the first set of arguments with which the forward runs."""
-    model = model_kind(shrink(config_kind, fitting_level(config_kind, model_kind))).eval()
-    errors = []
-    for index, arguments in enumerate(candidates(model, 2, 8)):
+def fit(config_kind: type, model_kind: type) -> Fit:
+    """The first way that works: all sizes small, or all but one, or the sizes of heads and vectors as they are."""
+    changed: set[str] = set()
+    shrink(config_kind, changed=changed)
+    groups = [
+        frozenset(path for path in changed if re.search(pattern, path))
+        for pattern in (r"dim|size|width", r"head", r"layer|depth")
+    ]
+    deadline = time.monotonic() + FIT_SECONDS
+    complaint = ""
+    for kept in (frozenset[str](), *(frozenset({path}) for path in sorted(changed)), *groups):
         try:
-            with torch.no_grad():
-                model(**arguments)
+            return Fit(kept, *_callable_with(config_kind, model_kind, kept))
         except Exception as error:
-            errors.append(f"{sorted(arguments)}: {type(error).__name__}: {str(error)[:120]}")
-            continue
-        return index
-    raise ValueError("cannot be called: " + (" | ".join(errors[:4]) or "no arguments known"))
+            complaint = complaint or f"{type(error).__name__}: {str(error)[:400]}"
+        if time.monotonic() > deadline:
+            break
+    raise Misfit(complaint)
+
+
+def _callable_with(config_kind: type, model_kind: type, kept: Kept) -> tuple[int, int]:
+    """The number of the first set of arguments with which the forward runs, and the image tokens that the text must hold."""
+    config = shrink(config_kind, kept)
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in model_kind(config).parameters())
+    if count > PARAMETER_LIMIT:
+        raise Misfit(f"{count} parameters")
+    model = model_kind(shrink(config_kind, kept)).eval()
+    errors = []
+    for index in range(100):
+        image_tokens = 0
+        for _ in range(2):
+            arguments = next(islice(candidates(model, 2, 8, image_tokens), index, None), None)
+            if arguments is None:
+                raise Misfit("cannot be called: " + (" | ".join(errors[:4]) or "no arguments known"))
+            try:
+                with torch.no_grad():
+                    model(**arguments)
+            except Exception as error:
+                errors.append(f"{sorted(arguments)}: {type(error).__name__}: {str(error)[:120]}")
+                wanted = re.search(r"tokens.*features:? *(\d+)", str(error))
+                if wanted is None or image_tokens:
+                    break
+                image_tokens = int(wanted[1]) // 2
+                continue
+            return index, image_tokens
+    raise Misfit("cannot be called")
 
 
 def build(config_name: str, model_name: str) -> tuple[nn.Module, list[Call]]:
@@ -358,12 +388,12 @@ def build(config_name: str, model_name: str) -> tuple[nn.Module, list[Call]]:
     import transformers
 
     config_kind, model_kind = getattr(transformers, config_name), getattr(transformers, model_name)
-    index = fitting_arguments(config_kind, model_kind)
-    model = model_kind(shrink(config_kind, fitting_level(config_kind, model_kind)))
+    kept, index, image_tokens = fit(config_kind, model_kind)
+    model = model_kind(shrink(config_kind, kept))
     calls: list[Call] = []
     for batch, length in ((2, 8), (2, 12), (1, 5)):
-        arguments = next(islice(candidates(model, batch, length), index, None))
-        if "SequenceClassification" in model_name and "labels" in inspect.signature(model.forward).parameters:
+        arguments = next(islice(candidates(model, batch, length, image_tokens), index, None))
+        if "labels" in inspect.signature(model.forward).parameters and "ForSequenceClassification" in model_name:
             arguments["labels"] = torch.zeros(batch, dtype=torch.long)
         calls.append(((), arguments))
     calls.append(((), {**calls[0][1], "output_hidden_states": True, "output_attentions": True}))
@@ -375,6 +405,7 @@ def cases(widely: bool) -> Iterator[Case]:
     from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
+    _allow_timm()
     by_type: dict[str, dict[str, str]] = {}
     for mapping_name in sorted(vars(modeling_auto)):
         if not mapping_name.endswith("_MAPPING_NAMES") or not mapping_name.startswith("MODEL_"):
@@ -387,6 +418,16 @@ def cases(widely: bool) -> Iterator[Case]:
         chosen = sorted(offered, key=lambda name: (_rank(offered[name]), name))
         for name in chosen if widely else chosen[:2]:
             yield Case(f"transformers:{model_type}:{name}", partial(build, CONFIG_MAPPING_NAMES[model_type], name))
+
+
+def _allow_timm() -> None:
+    """Lets backbones from timm be used although torchvision, which none of them needs, is only a stand-in."""
+    from transformers import utils
+    from transformers.utils import import_utils
+
+    for module in (utils, import_utils):
+        module.is_timm_available = lambda: True
+    import_utils.BACKENDS_MAPPING["timm"] = (lambda: True, "")
 
 
 def _rank(mapping_name: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelguard.findings import Effect, Severity
 from modelguard.observation import Kind, Operation, Root, StateWrite
 from modelguard.rules.base import Invalid, Rule, Valid, Verdict
-from modelguard.rules.reading import change, holds, is_shared, writes_in_place
+from modelguard.rules.reading import change, fills_once, holds, is_shared, writes_in_place
 
 
 class SharedStateChanged(Rule):
@@ -276,7 +276,7 @@ class SharedStateChanged(Rule):
             return None
         owner = _owner(write)
         how = " by " + change(write) if write.operation in (Operation.MUTATE, Operation.ITEM) else ""
-        severity = Severity.ERROR if write.carried else Severity.WARNING
+        severity = Severity.ERROR if write.carried and not fills_once(write) else Severity.WARNING
         consequence = "every step reads it as it was at capture" if write.carried else "it stays as it was at capture"
         message = (
             f"{owner} `{write.path}` is changed{how} in `{write.function}`: replay does not run this line, so {consequence}, "

@@ -82,7 +82,7 @@ class MemoisedTensor(Rule):
                     return self.mask(x.shape[0]) @ x
             """,
             line=14,
-            attribute="mask",
+            attribute="self.mask",
             severity=Severity.ERROR,
         ),
         Invalid(

@@ -23,6 +23,7 @@ from modelguard.scan.tables import (
     METADATA_METHODS,
     MODULE_MODES,
     MODULE_MOVERS,
+    MODULE_WALKS,
     MUTATING_FUNCTIONS,
     NOT_IN_PLACE,
     READING_MUTATORS,
@@ -67,6 +68,9 @@ DROPPED, RECEIVER, ALIAS, USED = range(4)
 
 Arguments = Sequence[Value]
 Keywords = dict[str, Value]
+
+FEW = 3
+"""States a value may be a part of at most if what is done to it is to be seen, where its type is not known."""
 
 _NUMBERS = frozenset("len int float abs sum round hash id ord pow divmod".split())
 _CONTAINERS = {
@@ -162,6 +166,8 @@ def bound(item: Object, base: Value) -> Object:
 def call(walk: Expressions, function: Value, args: Arguments, kwargs: Keywords, node: ast.AST | None) -> Value:
     """Call whatever `function` may be."""
     results = []
+    if sum(isinstance(item, Function) for item in function.objects) > 1:
+        return _call_one_of(walk, function, args, kwargs, node)
     for item in function.objects:
         result = _call_object(walk, item, args, kwargs, node)
         if result is not None:
@@ -184,6 +190,15 @@ def call(walk: Expressions, function: Value, args: Arguments, kwargs: Keywords, 
         return Value(Kind.TENSOR | Kind.UNKNOWN, inputs=_inputs(args, kwargs))
     _hooked(walk, args, kwargs)
     return Value(Kind.UNKNOWN, inputs=function.inputs or _inputs(args, kwargs))
+
+
+def _call_one_of(walk: Expressions, function: Value, args: Arguments, kwargs: Keywords, node: ast.AST | None) -> Value:
+    """A call of a function out of a table: which one is not known, so only what certainly fits it is seen."""
+    ambiguous, walk.ambiguous = walk.ambiguous, True
+    try:
+        return join_all(result for item in function.objects if (result := _call_object(walk, item, args, kwargs, node)) is not None)
+    finally:
+        walk.ambiguous = ambiguous
 
 
 def _call_object(walk: Expressions, item: Object, args: Arguments, kwargs: Keywords, node: ast.AST | None) -> Value | None:
@@ -341,13 +356,20 @@ def _builtin_method(
             walk.pass_out(args, kwargs)
             return receiver
     walk.pass_out(args, kwargs)
+    if name in MODULE_WALKS and (is_module or kinds & Kind.UNKNOWN):
+        walk.touch(receiver, used=False)
+        known = walk.element_of(receiver)
+        part = Value(MODULE_WALKS[name], known.paths, known.classes if MODULE_WALKS[name] == Kind.MODULE else (), inputs=False)
+        if name.startswith("named_"):
+            part = Value(Kind.TUPLE, items=(Value(Kind.STRING | Kind.UNKNOWN), part))
+        return Value(Kind.LIST, element=part)
     if kinds & (Kind.CONTAINER | Kind.TUPLE | Kind.MODULE | Kind.UNKNOWN):
         if name in ELEMENT_METHODS and not (name in ("values", "get") and kinds == Kind.UNKNOWN and not receiver.paths):
             element = walk.element_of(receiver)
             if name == "get":
                 element = join(element.with_inputs(element.inputs or inputs), args[1] if len(args) > 1 else NONE)
                 return element
-            if name in ("values", "children", "modules", "parameters", "buffers"):
+            if name == "values":
                 return Value(Kind.LIST, element=element, inputs=receiver.inputs)
         if name in ITEM_METHODS:
             pair = Value(Kind.TUPLE, items=(Value(Kind.STRING | Kind.UNKNOWN), walk.element_of(receiver)), inputs=receiver.inputs)
@@ -476,6 +498,8 @@ def _mutator(
         if all(path.root is Root.ARGUMENT for path in receiver.paths):
             found = _protocol(walk, receiver, name, args, kwargs, node) if receiver.paths else None
             return found
+    if not contained and len(receiver.paths) > FEW:
+        return None
     value = join_all(given) if given else NOTHING
     if name == "setdefault" and len(args) > 1:
         value = args[1]
@@ -607,6 +631,9 @@ def external(
         for path in target.paths:
             walk.record(Operation.MUTATE, path.step(ITEM), where, where, declared=target.kinds, verb=last, inputs=_inputs(args, kwargs))
         return walk.element_of(target) if last.startswith("heappop") else NONE
+    if package == "math":
+        walk.pass_out(args, kwargs)
+        return Value(Kind.NUMBER, inputs=_inputs(args, kwargs))
     if package == "builtins":
         return _builtin(walk, last, dotted, args, kwargs, where, receiver)
     if package in TENSOR_PACKAGES:

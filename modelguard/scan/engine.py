@@ -196,12 +196,13 @@ def _entries(info: ClassInfo, entry_points: frozenset[str]) -> Iterator[Method]:
 
 def _merge(merged: dict[tuple[object, ...], StateWrite], write: StateWrite) -> None:
     """A write is reported once, for all entry points and subclasses that reach it."""
-    key = (write.location, write.operation, write.path)
+    # The same attribute of several objects that one name may stand for is one write.
+    key = (write.location, write.operation, write.path.rpartition(".")[2])
     known = merged.get(key)
     if known is None:
         merged[key] = write
         return
-    shorter, other = (known, write) if len(known.chain) <= len(write.chain) else (write, known)
+    shorter = min(known, write, key=lambda each: (len(each.chain), len(each.path), each.path))
     merged[key] = replace(
         shorter,
         carried=known.carried or write.carried,

@@ -80,6 +80,7 @@ class Expressions:
     feeding: tuple[Path, ...]
     roots: dict[tuple[Root, str, str], Value]
     trying: list[Path] | None = None
+    ambiguous: bool = False
     pending_hooks: list[tuple[Value, Value]] = []
     found_hooks: list[tuple[bool, Value, Value]] | None = None
 
@@ -399,6 +400,8 @@ class Expressions:
             for path in base.paths:
                 self.record(Operation.SWAP, path, node, target, value=value, verb="data")
             return
+        if name in ("requires_grad", "grad") and all(path.root is Root.ARGUMENT for path in base.paths):
+            return
         registered = operation is Operation.REBIND and base.kinds & Kind.MODULE and value.kinds & Kind.FUNCTION and not value.kinds & Kind.UNKNOWN
         for path in base.paths:
             inner = path.step(name)
@@ -484,6 +487,8 @@ class Expressions:
                     self.record(Operation.REBIND, inner, node, target, value=value, declared=declared, inputs=inputs)
                 continue
             kinds = base.kinds
+            if len(base.paths) > calls.FEW and not kinds & (Kind.CONTAINER | Kind.ANY_TENSOR):
+                continue
             if kinds & Kind.ANY_TENSOR and not kinds & Kind.CONTAINER:
                 self.record(Operation.IN_PLACE, path, node, target, value=value, declared=kinds, verb="[...] =", inputs=inputs)
             elif not kinds & (Kind.CONTAINER | Kind.MODULE) and tensor_index(target.slice):

@@ -384,7 +384,7 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: frozens
             continue
         if isinstance(node, ast.Assign):
             fresh = _is_fresh(node.value, children)
-            module = not fresh and _may_be_module(node.value)
+            module = _may_be_module(node.value)
             for item in node.targets:
                 target(item, fresh, module)
         elif isinstance(node, ast.AnnAssign):

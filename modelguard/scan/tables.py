@@ -19,10 +19,10 @@ READING_MUTATORS = frozenset("pop popleft popitem get_nowait".split())
 AMBIGUOUS_MUTATORS = frozenset("push put put_nowait get_nowait add remove sort subtract rotate reverse insert pop".split())
 """Mutators that a tensor or an unknown library object may have under another meaning."""
 
-ELEMENT_METHODS = frozenset("get setdefault pop popleft popitem values __getitem__ children modules parameters buffers".split())
+ELEMENT_METHODS = frozenset("get setdefault pop popleft popitem values __getitem__".split())
 """Methods that hand out what a container holds."""
 
-ITEM_METHODS = frozenset("items named_children named_modules named_parameters named_buffers".split())
+ITEM_METHODS = frozenset(("items",))
 """Methods that hand out pairs of a key and what the container holds under it."""
 
 VIEW_METHODS = frozenset(
@@ -101,6 +101,18 @@ HOOK_REGISTRATIONS = (
         ).split()
     )
 )
+
+MODULE_WALKS = {
+    "modules": Kind.MODULE,
+    "children": Kind.MODULE,
+    "named_modules": Kind.MODULE,
+    "named_children": Kind.MODULE,
+    "parameters": Kind.PARAMETER,
+    "named_parameters": Kind.PARAMETER,
+    "buffers": Kind.BUFFER,
+    "named_buffers": Kind.BUFFER,
+}
+"""Methods of a module that hand out its parts."""
 
 MODULE_DICTS = {"_buffers": Kind.BUFFER, "_parameters": Kind.PARAMETER, "_modules": Kind.MODULE}
 

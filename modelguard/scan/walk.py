@@ -898,6 +898,8 @@ class Walk(Expressions):
         if owner is None:
             holder = path.holder()
             owner = self.kinds_of(holder.parent()) if holder.steps else Kind.NOTHING
+        if self.ambiguous and not (owner or declared) & (Kind.CONFIG | Kind.OBJECT | Kind.MODULE | Kind.CONTAINER | Kind.ANY_TENSOR):
+            return
         current = self.now
         # A container is what changes, whichever item is written; a tensor in it is written itself.
         contained = operation in (Operation.ITEM, Operation.MUTATE, Operation.GROW)
