@@ -144,15 +144,7 @@ QUANTIZERS: dict[str, tuple[Make, Values]] = {
         lambda: [{"args": (torch.randn(2, 12, 16),), "return_all_codes": True, "sample_codebook_temp": 0.1}],
     ),
     "residual-diveq": (lambda m: m.ResidualVQ(dim=16, num_quantizers=3, codebook_size=16, diveq=True), rows(12, 20)),
-    "residual-image": (
-        lambda m: m.ResidualVQ(dim=16, num_quantizers=2, codebook_size=16, accept_image_fmap=True),
-        lambda: [torch.randn(2, 16, 8, 8)],
-    ),
     "residual-grouped": (lambda m: m.GroupedResidualVQ(dim=16, groups=2, num_quantizers=2, codebook_size=16), rows(12, 20)),
-    "residual-heads": (
-        lambda m: m.ResidualVQ(dim=16, num_quantizers=2, codebook_size=16, heads=2, separate_codebook_per_head=True),
-        rows(12),
-    ),
     "random-projection": (
         lambda m: m.RandomProjectionQuantizer(dim=16, num_codebooks=3, codebook_dim=8, codebook_size=16),
         rows(12, 20),
@@ -161,12 +153,12 @@ QUANTIZERS: dict[str, tuple[Make, Values]] = {
     "sim-channels": (lambda m: m.SimVQ(16, 32, channel_first=True, rotation_trick=False), maps()),
     "residual-sim": (lambda m: m.ResidualSimVQ(dim=16, num_quantizers=3, codebook_size=16, quantize_dropout=True), rows(12, 20)),
     "fsq": (lambda m: m.FSQ([8, 5, 5]), rows(12, 20, dim=3)),
-    "fsq-projected": (lambda m: m.FSQ([8, 5], dim=16, num_codebooks=2, noise_dropout=0.5), rows(12)),
+    "fsq-projected": (lambda m: m.FSQ([8, 5], dim=16, num_codebooks=2, noise_dropout=0.5, preserve_symmetry=True), rows(12)),
     "fsq-symmetric": (lambda m: m.FSQ([8, 5, 5], preserve_symmetry=True, noise_dropout=0.5), rows(12, dim=3)),
     "fsq-rotated": (lambda m: m.FSQ([8, 5], dim=16, orthogonal_rotation=True), rows(12)),
     "residual-fsq": (lambda m: m.ResidualFSQ(dim=16, levels=[8, 5, 5], num_quantizers=3, quantize_dropout=True), rows(12, 20)),
     "residual-fsq-clamped": (
-        lambda m: m.ResidualFSQ(dim=3, levels=[8, 5, 5], num_quantizers=2, soft_clamp_input_value=2.0),
+        lambda m: m.ResidualFSQ(dim=3, levels=[8, 5, 5], num_quantizers=2, soft_clamp_input_value=2.0, bound_hard_clamp=False),
         rows(12, dim=3),
     ),
     "grouped-fsq": (lambda m: m.GroupedResidualFSQ(dim=16, groups=2, levels=[8, 5], num_quantizers=2), rows(12)),
@@ -355,7 +347,12 @@ WRAPPED: dict[str, tuple[Make, Values]] = {
         wrap("recirculation.Recirculation", source_layer=1, destination_layer=0, use_learned=True),
         tokens(12, 20),
     ),
-    "full-bandwidth": (wrap("full_bandwidth.FullBandwidth"), tokens(12, 20)),
+    "full-bandwidth": (
+        lambda m: importlib.import_module("x_transformers.full_bandwidth").FullBandwidth(
+            decoder(m, depth_scale_residual=True, _tie_embedding=True, _post_emb_norm=True)
+        ),
+        tokens(12, 20),
+    ),
     "episodic": (wrap("xl_autoregressive_wrapper.EpisodicMemoryWrapper", episodic_mem_len=4), tokens(12, 20)),
     "test-time": (
         lambda m: m.XLAutoregressiveWrapper(decoder(m, _max_mem_len=16), episodic_mem_len=4, tbptt_steps=2),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import inspect
 import re
 import time
@@ -66,26 +68,43 @@ PATTERNS: list[tuple[str, Any]] = [
 Kept = frozenset[str]
 """Sizes that are left as the class has them, by their path in the configuration."""
 
+SECTIONS = "+mrope_section"
+"""Among those: the rotary sections are spelled out, since the default ones fit large heads only."""
 
-def shrink(kind: type, kept: Kept = frozenset(), prefix: str = "", changed: set[str] | None = None) -> Any:
+
+def shrink(kind: type, kept: Kept = frozenset(), changed: set[str] | None = None) -> Any:
     """A configuration of a class with small sizes; `changed` gathers the paths of those that were made small."""
-    default = kind()
-    changed = set() if changed is None else changed
+    return _shrink(kind(), kept, "", set() if changed is None else changed)
+
+
+def _shrink(value: Any, kept: Kept, prefix: str, changed: set[str]) -> Any:
+    kind = type(value)
+    if str(kind.model_type).startswith("timm"):
+        value = copy.deepcopy(value)
+        value.backbone = "resnet18"
+        return value
+    plain = kind()
     changes: dict[str, Any] = {}
-    names = [name for name in vars(default) if not name.startswith("_")]
+    names = [name for name in vars(value) if not name.startswith("_")]
     for name in names:
         path = prefix + name
-        value = getattr(default, name)
-        if hasattr(value, "to_dict") and hasattr(type(value), "model_type"):
-            changes[name] = shrink(type(value), kept, path + ".", changed)
-        elif path not in kept and (small := _small(name, value)) is not None and small != value:
+        item = getattr(value, name)
+        if hasattr(item, "to_dict") and hasattr(type(item), "model_type"):
+            changes[name] = _shrink(item, kept, path + ".", changed)
+        elif path not in kept and (small := _small(name, item)) is not None and small != item:
             changes[name] = small
             changed.add(path)
+        elif prefix and item != getattr(plain, name, item):
+            changes[name] = item
     if "qk_rope_head_dim" in names:
         changes.pop("head_dim", None)
-    _few_layers(default, changes, prefix, kept)
+    if {"expand", "num_heads", "head_dim", "hidden_size"} <= changes.keys() | {"expand"} & set(names):
+        changes["num_heads"] = changes["hidden_size"] * value.expand // changes["head_dim"]
+    if SECTIONS in kept and "rope_parameters" in names:
+        changes["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+    _few_layers(value, changes, prefix, kept)
     accepted = set(inspect.signature(kind.__init__).parameters) | set(getattr(kind, "__dataclass_fields__", {})) | set(names)
-    config = kind(**{name: value for name, value in changes.items() if name in accepted})
+    config = kind(**{name: item for name, item in changes.items() if name in accepted})
     _fix_tokens(config)
     return config
 
@@ -337,14 +356,15 @@ class Misfit(Exception):
 def fit(config_kind: type, model_kind: type) -> Fit:
     """The first way that works: all sizes small, or all but one, or the sizes of heads and vectors as they are."""
     changed: set[str] = set()
-    shrink(config_kind, changed=changed)
+    with contextlib.suppress(Exception):
+        shrink(config_kind, changed=changed)
     groups = [
         frozenset(path for path in changed if re.search(pattern, path))
         for pattern in (r"dim|size|width", r"head", r"layer|depth")
     ]
     deadline = time.monotonic() + FIT_SECONDS
     complaint = ""
-    for kept in (frozenset[str](), *(frozenset({path}) for path in sorted(changed)), *groups):
+    for kept in (frozenset[str](), frozenset({SECTIONS}), *(frozenset({path}) for path in sorted(changed)), *groups):
         try:
             return Fit(kept, *_callable_with(config_kind, model_kind, kept))
         except Exception as error:
@@ -400,6 +420,31 @@ def build(config_name: str, model_name: str) -> tuple[nn.Module, list[Call]]:
     return model, calls
 
 
+ROTARY: dict[str, dict[str, Any]] = {
+    "dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+    "longrope": {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0] * 8,
+        "long_factor": [2.0] * 8,
+        "factor": 4.0,
+        "original_max_position_embeddings": 16,
+    },
+    "yarn": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16},
+}
+"""Rotary embeddings whose frequencies follow the length of what they are given."""
+
+
+def build_rotary(config_name: str, model_name: str, rotary: str) -> tuple[nn.Module, list[Call]]:
+    """A text model whose sequences grow past the length it was made for, and shrink again."""
+    import transformers
+
+    config_kind, model_kind = getattr(transformers, config_name), getattr(transformers, model_name)
+    config = shrink(config_kind)
+    model = model_kind(config_kind(**{**config.to_dict(), "rope_parameters": ROTARY[rotary], "head_dim": 16}))
+    return model, [((), {"input_ids": torch.randint(3, 50, (2, length))}) for length in (8, 80, 120, 8)]
+
+
 def cases(widely: bool) -> Iterator[Case]:
     """One case for each class that an architecture offers; not widely: the base model and one with a head."""
     from transformers.models.auto import modeling_auto
@@ -418,6 +463,9 @@ def cases(widely: bool) -> Iterator[Case]:
         chosen = sorted(offered, key=lambda name: (_rank(offered[name]), name))
         for name in chosen if widely else chosen[:2]:
             yield Case(f"transformers:{model_type}:{name}", partial(build, CONFIG_MAPPING_NAMES[model_type], name))
+    for family in ("Llama", "Phi3", "Qwen3", "Gemma"):
+        for rotary in ("longrope",) if family == "Phi3" else ROTARY:
+            yield Case(f"transformers:{family}:{rotary}", partial(build_rotary, f"{family}Config", f"{family}Model", rotary))
 
 
 def _allow_timm() -> None:

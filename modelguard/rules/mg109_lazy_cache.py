@@ -313,8 +313,8 @@ class LazyCache(Rule):
             return True
         if write.operation not in _FILLING or write.guard is not GuardContext.LAZY:
             return False
-        if write.root is Root.ARGUMENT and write.owner == Kind.NOTHING:
-            # A container that the caller hands in is the caller's cache: MG112 notes what is put into it.
+        if write.root is Root.ARGUMENT and write.operation is not Operation.REBIND:
+            # A container that the caller hands in, or has in an object, is the caller's cache: MG112 notes what is put into it.
             return False
         plain = within(write.declared, Kind.NUMBER | Kind.BOOL) and within(write.value, Kind.NUMBER | Kind.BOOL)
         return not (plain and write.root is Root.SELF)

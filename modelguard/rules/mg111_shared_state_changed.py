@@ -276,7 +276,8 @@ class SharedStateChanged(Rule):
             return None
         owner = _owner(write)
         how = " by " + change(write) if write.operation in (Operation.MUTATE, Operation.ITEM) else ""
-        severity = Severity.ERROR if write.carried and not fills_once(write) else Severity.WARNING
+        settled = fills_once(write) and write.operation in (Operation.REBIND, Operation.ITEM)
+        severity = Severity.ERROR if write.carried and not settled else Severity.WARNING
         consequence = "every step reads it as it was at capture" if write.carried else "it stays as it was at capture"
         message = (
             f"{owner} `{write.path}` is changed{how} in `{write.function}`: replay does not run this line, so {consequence}, "

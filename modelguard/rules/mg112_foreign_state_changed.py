@@ -266,7 +266,7 @@ class ForeignStateChanged(Rule):
 
     @staticmethod
     def _is_handed_in(write: StateWrite) -> bool:
-        if write.root is not Root.ARGUMENT or write.owner != Kind.NOTHING:
+        if write.root is not Root.ARGUMENT or holds(write.owner, Kind.CONFIG):
             return False
         if write.operation in (Operation.ITEM, Operation.GROW):
             return True

@@ -355,6 +355,15 @@ def _builtin_method(
                 walk.record(Operation.IN_PLACE, path, node, node, value=value, declared=kinds, verb=name, inputs=inputs)
             walk.pass_out(args, kwargs)
             return receiver
+    if name == "requires_grad_" and _may_be_tensor(receiver):
+        for path in receiver.paths:
+            if path.root is not Root.ARGUMENT:
+                walk.record(Operation.MODE, path, node, node, declared=kinds, verb=name)
+        return receiver
+    if name == "step" and not is_module:
+        for path in receiver.paths:
+            if path.steps and "optim" in path.steps[-1]:
+                walk.record(Operation.IN_PLACE, path, node, node, declared=Kind.PARAMETER, verb=name)
     walk.pass_out(args, kwargs)
     if name in MODULE_WALKS and (is_module or kinds & Kind.UNKNOWN):
         walk.touch(receiver, used=False)

@@ -51,6 +51,7 @@ class _Region:
         self.work: list[_Reached] = []
         self.seen: set[tuple[str, int]] = set()
         self.companions: set[ClassInfo] = set()
+        self.entered: set[ClassInfo] = set()
         self.methods: dict[str, list[_Reached]] = {}
         self.named: set[str] = set()
 
@@ -89,6 +90,11 @@ class Candidates:
             if key in region.seen:
                 continue
             region.seen.add(key)
+            if owner is not None and owner not in region.entered:
+                # Its methods run: so may those of what it has.
+                region.entered.add(owner)
+                for companion in self._companions_of(owner):
+                    self._accompany(region, companion)
             if file.path in self._reported and self._writes(info, method, file, facts):
                 return True
             for symbol in self._symbols(file, facts):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modelguard.observation import Kind, Operation, Root
 from modelguard.scan import calls
 from modelguard.scan.calls import ALIAS, DROPPED, RECEIVER, USED
-from modelguard.scan.attributes import CONFIG_NAME
+from modelguard.scan.attributes import CONFIG_NAME, instance_of
 from modelguard.scan.facts import tensor_index
 from modelguard.scan.project import ClassInfo, ExternalClass, FunctionName, GlobalName, Method, SourceFile, Symbol
 from modelguard.scan.recorder import Recorder
@@ -390,7 +390,7 @@ class Expressions:
                     self.invoke(function.bind(base), [value], {}, node)
                     return
             if isinstance(info, ClassInfo) and self.recorder is not None:
-                custom = info.method("__setattr__")
+                custom = info.method("__setattr__") if not base.kinds & Kind.CONFIG else None
                 active = self.now.function
                 if custom is not None and active.name != "__setattr__":
                     function = self.world.method_function(custom)
@@ -400,7 +400,7 @@ class Expressions:
             for path in base.paths:
                 self.record(Operation.SWAP, path, node, target, value=value, verb="data")
             return
-        if name in ("requires_grad", "grad") and all(path.root is Root.ARGUMENT for path in base.paths):
+        if name == "grad" or (name == "requires_grad" and all(path.root is Root.ARGUMENT for path in base.paths)):
             return
         registered = operation is Operation.REBIND and base.kinds & Kind.MODULE and value.kinds & Kind.FUNCTION and not value.kinds & Kind.UNKNOWN
         for path in base.paths:
@@ -416,13 +416,13 @@ class Expressions:
     def _subscript(self, node: ast.Subscript, mode: int) -> Value:
         base = self.receiver(node.value)
         key = self.expression(node.slice)
-        value = self.item(base, key, node)
+        value = self.item(base, key, node, mode)
         self._seen(value, mode)
         if base.about and not value.paths:
             return Value(value.kinds, about=base.about, inputs=value.inputs)
         return value
 
-    def item(self, base: Value, key: Value, node: ast.Subscript) -> Value:
+    def item(self, base: Value, key: Value, node: ast.Subscript, mode: int) -> Value:
         """An item of a value, read."""
         result = self.special(base, "__getitem__", [key], node)
         if result is not None and not base.kinds & Kind.CONTAINER:
@@ -440,7 +440,8 @@ class Expressions:
         if isinstance(node.slice, ast.Slice) and base.kinds & (Kind.LIST | Kind.TUPLE):
             return Value(base.kinds & ~Kind.GROWING_DICT, (), (), (), self.element_of(base), inputs=base.inputs)
         if base.kinds & Kind.ANY_TENSOR and not base.kinds & (Kind.CONTAINER | Kind.TUPLE):
-            fancy = not isinstance(node.slice, (ast.Slice, ast.Constant, ast.Tuple, ast.UnaryOp))
+            # An index that may be a mask gives a copy; what is then written to would be lost, so that must be a view.
+            fancy = mode != RECEIVER and not isinstance(node.slice, (ast.Slice, ast.Constant, ast.Tuple, ast.UnaryOp))
             return Value(Kind.TENSOR, () if fancy else base.paths, inputs=base.inputs or key.inputs)
         return self.element_of(base).with_inputs(base.inputs or key.inputs)
 
@@ -685,6 +686,29 @@ class Expressions:
         if isinstance(node, ast.Name) and node.id == "TYPE_CHECKING":
             return _NEVER
         return self._truth(self.expression(node))
+
+    def narrowed(self, node: ast.expr) -> list[tuple[str, Value]]:
+        """The local names that a test says the class of: `isinstance(module, Cache)`, alone or beside others."""
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+            return [pair for item in node.values for pair in self.narrowed(item)]
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Name)
+            or node.func.id != "isinstance"
+            or len(node.args) != 2
+            or not isinstance(node.args[0], ast.Name)
+        ):
+            return []
+        value = self.name(node.args[0].id)
+        if any(isinstance(info, ClassInfo) for info in value.classes) or value.objects:
+            return []
+        wanted = self.receiver(node.args[1])
+        known = [item for part in wanted.items or (wanted,) for item in part.objects if isinstance(item, ClassObject)]
+        if not known:
+            return []
+        instance = join_all(instance_of(item.info) for item in known)
+        kinds = instance.kinds if value.kinds & Kind.UNKNOWN or instance.kinds & Kind.MODULE else value.kinds | instance.kinds
+        return [(node.args[0].id, Value(kinds, value.paths, instance.classes, inputs=value.inputs))]
 
     def _truth(self, value: Value) -> Test:
         if value.test is not None:

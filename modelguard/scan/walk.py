@@ -660,15 +660,18 @@ class Walk(Expressions):
         return True
 
     def _if(self, node: ast.If) -> bool:
-        work: list[tuple[ast.If, dict[str, Value], frozenset[Path]]] = []
         test = self.test(node.test)
         names = self.now.environment.names
         before, definite = dict(names), self.definite
+        narrowed = self.narrowed(node.test)
+        names.update(narrowed)
         body_leaves = self._branch(node.body, test.true)
+        for name, value in narrowed:
+            if names.get(name) is value:
+                names[name] = before[name]
         after, after_definite = dict(names), self.definite
         self._restore(before)
         self.definite = definite
-        del work
         else_leaves = self._branch(node.orelse, test.false) if node.orelse or test.false.dead else False
         if body_leaves and else_leaves:
             return True
