@@ -274,7 +274,7 @@ class ForeignStateChanged(Rule):
 
     @staticmethod
     def _configuration(write: StateWrite) -> Verdict:
-        if write.depends_on_inputs:
+        if write.depends_on_inputs and write.operation in (Operation.REBIND, Operation.AUGMENT):
             severity = Severity.WARNING
             consequence = "replay does not run this line, so it keeps the value that the captured inputs gave it"
         else:

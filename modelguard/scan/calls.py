@@ -302,6 +302,9 @@ def _own(walk: Expressions, receiver: Value) -> bool:
 def _super_method(
     walk: Expressions, item: Super, name: str, args: Arguments, kwargs: Keywords, node: ast.AST, used: bool
 ) -> Value | None:
+    if walk.declared is not None and name == "__init__":
+        # What bases bind is looked up in the bases.
+        return NONE
     for info in item.value.classes:
         if isinstance(info, ClassInfo):
             found = info.method_after(item.after, name)

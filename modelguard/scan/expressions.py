@@ -437,6 +437,8 @@ class Expressions:
         for path in base.paths:
             if path.steps and path.steps[-1] in ("__dict__", *MODULE_DICTS) and named:
                 return self.value_of(path.parent().step(str(key.constant))).with_paths((path.parent().step(str(key.constant)),))
+        if isinstance(node.slice, ast.Slice) and base.kinds & Kind.MODULE:
+            return base
         if isinstance(node.slice, ast.Slice) and base.kinds & (Kind.LIST | Kind.TUPLE):
             return Value(base.kinds & ~Kind.GROWING_DICT, (), (), (), self.element_of(base), inputs=base.inputs)
         if base.kinds & Kind.ANY_TENSOR and not base.kinds & (Kind.CONTAINER | Kind.TUPLE):

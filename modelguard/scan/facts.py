@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from modelguard.scan.tables import CONTAINER_MUTATORS, HOOK_REGISTRATIONS, MODULE_MOVERS
+from modelguard.scan.tables import CONTAINER_MUTATORS, HOOK_REGISTRATIONS, MODULE_MOVERS, REGISTRATIONS
 
 
 class FunctionFacts(NamedTuple):
@@ -89,7 +89,7 @@ _SUSPECTS = frozenset(
 )
 _WORDS = frozenset(("next", "shuffle"))
 _WORD_CALL = re.compile(r"(?:next|shuffle)\s*\(")
-_DECLARES = frozenset("setattr __setattr__ add_module __dict__ vars _buffers _parameters _modules update".split())
+_DECLARES = frozenset("setattr __setattr__ __dict__ vars _buffers _parameters _modules".split()) | REGISTRATIONS.keys()
 _ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w*)")
 _OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
 _SELF_ALIAS = re.compile(r"=\s*self\b(?!\s*[.\w(\[])")
@@ -283,7 +283,7 @@ class _Extractor:
             or any(_MEMOISED.search(name) for name in decorators)
         )
         hands = bool(changed) or not seen.handed <= fresh
-        declares = not _DECLARES.isdisjoint(words) or any(word.startswith("register_") for word in attributes)
+        declares = not _DECLARES.isdisjoint(words)
         names = frozenset(attributes | (known & words))
         own = frozenset(_OWN.findall(text)) if "self" in words and _SELF_ALIAS.search(text) is None else names
         return FunctionFacts(node.name, qualname, first, last, decorators, names, own, seen.stores, declares, may_write, hands, moves)

@@ -33,6 +33,7 @@ from modelguard.scan.values import (
     Function,
     Instance,
     ModuleObject,
+    Partial,
     Path,
     Value,
     join,
@@ -157,7 +158,7 @@ class World:
         with walk.activation(holder, Environment(None, persistent=True), None):
             for name in reversed(info.facts.decorators):
                 symbol = self.project.resolve(info.file, name)
-                if isinstance(symbol, FunctionName):
+                if isinstance(symbol, FunctionName) and symbol.file.path in self.reported:
                     result = walk.call(walk.symbol(symbol), [itself], {}, None)
                     if not any(isinstance(item, ClassObject) for item in result.objects):
                         # A factory: what it returns is the decorator.
@@ -280,7 +281,11 @@ class Walk(Expressions):
                 return value
         if not any(isinstance(item, (Function, ClassObject, Instance)) or hasattr(item, "function") for item in applied.objects):
             return value
-        nodes = [id(item.node) for item in applied.objects if isinstance(item, Function)]
+        functions = [item for item in applied.objects if isinstance(item, Function)]
+        if functions and all(item.file.path not in self.world.reported for item in functions):
+            # What a wrapper outside the scanned files writes is not reported: what matters is the function it wraps.
+            return value
+        nodes = [id(item.node) for item in functions]
         if nodes and all(node in self.world.transparent for node in nodes):
             return value
         result = self.call(applied, [value], {}, decorator)
@@ -418,7 +423,8 @@ class Walk(Expressions):
         """Where nothing is observed, helpers of other files are taken by their annotation, unless they are handed a function."""
         if function.environment is not None or function.file is self.stack[0].function.file:
             return None
-        if len(self.stack) <= _DECLARING_DEPTH and (any(_callable(value) for value in args) or (function.name == "__init__" and len(self.stack) == 1)):
+        handed = any(_callable(value) or (self.declared is None and _is_class(value)) for value in args)
+        if len(self.stack) <= _DECLARING_DEPTH and (handed or (function.name == "__init__" and len(self.stack) == 1)):
             return None
         node = function.node
         if isinstance(node, ast.Lambda) or node.returns is None:
@@ -1047,7 +1053,11 @@ class Walk(Expressions):
 
 
 def _callable(value: Value) -> bool:
-    return any(not isinstance(item, (External, Instance)) for item in value.objects)
+    return any(isinstance(item, (Function, Partial)) for item in value.objects)
+
+
+def _is_class(value: Value) -> bool:
+    return any(isinstance(item, ClassObject) for item in value.objects)
 
 
 def _short(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
