@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import re
-import sys
 from collections.abc import Iterator
 from functools import cache, partial
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -16,54 +12,13 @@ from torch import nn
 
 from truth.cases import Case
 from truth.record import Call
-
-
-class _Anything(type):
-    """A class whose attributes are all classes like it."""
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Anything(name, (), {})
-
-
-class _StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Stands in for torchvision, which timm imports for its data half only."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name.split(".")[0] != "torchvision":
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        def __getattr__(name: str) -> Any:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return _Anything(name, (), {})
-
-        vars(module)["__getattr__"] = __getattr__
-        vars(module)["__version__"] = "0.0"
+from truth.torchvision_stub import torchvision_or_stand_in
 
 
 def import_timm() -> Any:
-    """timm, with a stand-in for torchvision where that is not installed; the stand-in is gone afterwards."""
-    try:
-        import torchvision  # noqa: F401
-    except ImportError:
-        finder = _StubFinder()
-        sys.meta_path.append(finder)
-        try:
-            import timm
-        finally:
-            sys.meta_path.remove(finder)
-            for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-                del sys.modules[name]
-        return timm
-    import timm
-
+    """timm, with a stand-in for torchvision where that is not installed."""
+    with torchvision_or_stand_in():
+        import timm
     return timm
 
 

@@ -186,6 +186,8 @@ class Candidates:
             self._companions[key] = frozenset()
             found: set[ClassInfo] = set()
             for item in info.ancestry():
+                if item.file.path not in self._reported:
+                    continue
                 for facts in item.facts.methods.values():
                     for symbol in self._symbols(item.file, facts):
                         if isinstance(symbol, ClassInfo):

@@ -9,9 +9,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from modelguard.scan.tables import CONTAINER_MUTATORS, HOOK_REGISTRATIONS, MODULE_MOVERS, REGISTRATIONS
+from modelguard.scan.tables import (
+    CONTAINER_MUTATORS,
+    HOOK_REGISTRATIONS,
+    MODULE_MOVERS,
+    REGISTRATIONS,
+    TENSOR_METHODS,
+    VIEW_FUNCTIONS,
+    VIEW_METHODS,
+)
 
 
 class FunctionFacts(NamedTuple):
@@ -118,6 +127,7 @@ _FRESH = (
     ast.GeneratorExp,
 )
 _LIBRARIES = frozenset(("torch", "F", "nn", "np", "math", "numpy", "functional"))
+_NO_NAMES: frozenset[str] = frozenset()
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -163,11 +173,12 @@ class _Extractor:
             self.imports.setdefault(name, found)
         known = self.functions.keys() | self.imports.keys() | self.globals.keys() | {c.name for c in self.classes.values()}
         known |= {key for _, key, _, _ in self.pending}
-        children: dict[int, frozenset[str]] = {
-            id(owner): frozenset(_examine(node).stores) for owner, key, node, _ in self.pending if key == "__init__"
-        }
+        constructors = {id(owner): (node, _examine(node)) for owner, key, node, _ in self.pending if key == "__init__"}
         for owner, key, node, qualname in self.pending:
-            owner[key] = self._function(node, qualname, known, children.get(id(owner), frozenset()))
+            constructor, seen = constructors.get(id(owner), (None, None))
+            if node is not constructor or seen is None:
+                seen = _examine(node, seen.stores.keys() if seen is not None else _NO_NAMES)
+            owner[key] = self._function(node, qualname, known, seen)
         return FileFacts(
             self.path, self.imports, tuple(self.stars), self.classes, self.functions, self.globals, self.aliases, len(self.lines)
         )
@@ -256,7 +267,7 @@ class _Extractor:
         return "\n".join(self.lines[first - 1 : last])
 
     def _function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, known: set[str], children: frozenset[str]
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, known: set[str], seen: _Seen
     ) -> FunctionFacts:
         first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
         last = node.end_lineno or node.lineno
@@ -264,18 +275,17 @@ class _Extractor:
         decorators = tuple(dotted(item) for item in node.decorator_list)
         attributes = set(_ATTRIBUTE.findall(text))
         words = set(_IDENTIFIER.findall(text))
-        seen = _examine(node, children)
         fresh = seen.fresh
         if node.name in CONSTRUCTORS and node.args.args:
             # What a constructor does to the object it makes is no write: nobody has the object yet.
             fresh.add(node.args.args[0].arg)
         moves = frozenset(m.group(1) or "" for m in _MOVE.finditer(text)) if not _MOVERS.isdisjoint(attributes) else frozenset[str]()
         changed: set[str] = set()
-        if not _MUTATORS.isdisjoint(attributes) or "_(" in text or "_ (" in text:
+        if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
             changed = {m.group(1) or "" for m in _CALL.finditer(text)} - fresh
         may_write = (
             not seen.roots <= fresh
-            or not changed <= seen.parameters
+            or not changed <= seen.arguments
             or not seen.returning.isdisjoint(changed | seen.handed)
             or not _SUSPECTS.isdisjoint(words)
             or ("out" in words and _OUT.search(text) is not None)
@@ -331,20 +341,24 @@ def _blocks(node: ast.stmt) -> Iterable[list[ast.stmt]]:
 class _Seen(NamedTuple):
     """What the statements of a function say.
 
-    `stores`: attributes bound on the first parameter. `roots`: names that stores are rooted in; `handed`: those of parameters that only
-    a tensor's memory or nothing can be changed by. `fresh`: locals only ever bound to new objects. `parameters`: all but the first.
-    `returning`: optional parameters that are bound again, as by `if state is None: state = ...`.
+    `stores`: attributes bound on the first parameter. `roots`: names that stores are rooted in; `handed`: those by which only the memory
+    of a tensor can be changed. `fresh`: locals only ever bound to new objects. `arguments`: the parameters but the first, and locals that
+    are at most a part of one. `returning`: optional parameters that are bound again, as by `if state is None: state = ...`.
     """
 
     stores: dict[str, bool]
     roots: set[str]
     handed: set[str]
     fresh: set[str]
-    parameters: set[str]
+    arguments: set[str]
     returning: set[str]
 
 
-def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: frozenset[str] = frozenset()) -> _Seen:
+_STATE, _HANDED, _NEW = range(3)
+"""What a local may be: a part of the state; at most a part of an argument; something new."""
+
+
+def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: AbstractSet[str] = _NO_NAMES) -> _Seen:
     """Walk the statements of a function; `children` are attributes of its class that hold no method."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -353,73 +367,124 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: frozens
     roots: set[str] = set()
     handed: set[str] = set()
     rebound: set[str] = set()
-    bound: dict[str, bool] = {}
-    parameters = {parameter.arg for parameter in (*positional[1:], *arguments.kwonlyargs)}
-    for parameter in (*positional, *arguments.kwonlyargs):
-        bound[parameter.arg] = False
+    bound: dict[str, int] = dict.fromkeys((parameter.arg for parameter in (*positional, *arguments.kwonlyargs)), _HANDED)
+    if owner:
+        bound[owner] = _STATE
+    if arguments.kwarg is not None:
+        bound[arguments.kwarg.arg] = _NEW
 
-    def target(node: ast.expr, fresh: bool, module: bool = True) -> None:
+    def target(node: ast.expr, level: int, value: ast.expr | None = None) -> None:
         if isinstance(node, ast.Name):
-            bound[node.id] = bound.get(node.id, True) and fresh
+            known = bound.get(node.id, _NEW)
+            bound[node.id] = level if level < known else known
             rebound.add(node.id)
         elif isinstance(node, ast.Attribute):
             if isinstance(node.value, ast.Name) and node.value.id == owner:
-                stores[node.attr] = stores.get(node.attr, False) or module
+                stores[node.attr] = stores.get(node.attr, False) or value is None or _may_be_module(value)
             roots.add(_root(node))
         elif isinstance(node, ast.Subscript):
             root = _root(node)
-            plain = isinstance(node.value, ast.Name) and root in parameters and tensor_index(node.slice)
-            (handed if plain else roots).add(root)
+            (handed if bound.get(root) == _HANDED and tensor_index(node.slice) else roots).add(root)
         elif isinstance(node, (ast.Tuple, ast.List)):
             for item in node.elts:
-                target(item, fresh)
+                target(item, level)
         elif isinstance(node, ast.Starred):
-            target(node.value, fresh)
+            target(node.value, level)
 
-    work: list[ast.stmt] = list(function.body)
+    work: list[ast.stmt] = list(reversed(function.body))
     while work:
         node = work.pop()
         kind = type(node)
         if kind is ast.Expr or kind is ast.Return:
             continue
-        if isinstance(node, ast.Assign):
-            fresh = _is_fresh(node.value, children)
-            module = _may_be_module(node.value)
+        if kind is ast.If:
+            work.extend(reversed(node.orelse))  # type: ignore[attr-defined]
+            work.extend(reversed(node.body))  # type: ignore[attr-defined]
+        elif isinstance(node, ast.Assign):
+            level = _level(node.value, bound, children)
             for item in node.targets:
-                target(item, fresh, module)
+                target(item, level, node.value)
         elif isinstance(node, ast.AnnAssign):
-            target(node.target, node.value is None or _is_fresh(node.value, children))
+            if node.value is not None:
+                target(node.target, _level(node.value, bound, children), node.value)
         elif isinstance(node, ast.AugAssign):
-            target(node.target, True)
             if isinstance(node.target, ast.Name):
-                (handed if node.target.id in parameters else roots).add(node.target.id)
+                name = node.target.id
+                (handed if bound.get(name) == _HANDED else roots).add(name)
+            else:
+                target(node.target, _NEW)
         elif isinstance(node, ast.Delete):
             for item in node.targets:
                 if not isinstance(item, ast.Name):
-                    target(item, False)
+                    target(item, _STATE)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            target(node.target, isinstance(node.iter, ast.Call) and _is_fresh(node.iter, children))
-            work.extend(node.body)
-            work.extend(node.orelse)
+            target(node.target, _level(node.iter, bound, children) if isinstance(node.iter, ast.Call) else _part_level(node.iter, bound))
+            work.extend(reversed(node.orelse))
+            work.extend(reversed(node.body))
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             for entry in node.items:
                 if entry.optional_vars is not None:
-                    target(entry.optional_vars, False)
-            work.extend(node.body)
+                    target(entry.optional_vars, _STATE)
+            work.extend(reversed(node.body))
         elif isinstance(node, _FUNCTIONS):
             for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-                bound[parameter.arg] = False
-            work.extend(node.body)
+                bound[parameter.arg] = _STATE
+            work.extend(reversed(node.body))
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             roots.add("")
         elif kind is not ast.ClassDef:
             for inner in _blocks(node):
-                work.extend(inner)
-    fresh_names = {name for name, fresh in bound.items() if fresh}
-    if arguments.kwarg is not None:
-        fresh_names.add(arguments.kwarg.arg)
+                work.extend(reversed(inner))
     optional = {parameter.arg for parameter in (*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs)}
-    return _Seen(stores, roots, handed, fresh_names, parameters, optional & rebound)
+    return _Seen(
+        stores,
+        roots,
+        handed,
+        {name for name, level in bound.items() if level == _NEW},
+        {name for name, level in bound.items() if level == _HANDED},
+        optional & rebound,
+    )
+
+
+def _part_level(node: ast.expr, bound: dict[str, int]) -> int:
+    """What a part of a name, attribute or item chain may be."""
+    root = _root(node)
+    return min(bound.get(root, _STATE), _HANDED) if root else _STATE
+
+
+def _level(node: ast.expr, bound: dict[str, int], children: AbstractSet[str]) -> int:
+    """What an expression may be; `bound` says it of the locals met so far."""
+    if isinstance(node, _FRESH):
+        return _NEW
+    if isinstance(node, ast.Name):
+        return bound.get(node.id, _STATE)
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        return bound.get(_root(node), _STATE)
+    if isinstance(node, ast.Call):
+        func = node.func
+        if isinstance(func, ast.Name):
+            if func.id in _FRESH_CALLS:
+                return _NEW
+            return min((_level(item, bound, children) for item in node.args), default=_STATE)
+        if isinstance(func, ast.Attribute):
+            name = func.attr
+            value = func.value
+            if isinstance(value, ast.Name):
+                if value.id == "self":
+                    return _NEW if name in children else _STATE
+                if value.id in _LIBRARIES and value.id not in bound:
+                    return _level(node.args[0], bound, children) if node.args and name in VIEW_FUNCTIONS else _NEW
+            elif isinstance(value, ast.Attribute) and _root(value) in _LIBRARIES:
+                return _NEW
+            if name in TENSOR_METHODS and name not in VIEW_METHODS:
+                return _NEW
+            return _level(value, bound, children)
+        return _STATE
+    if isinstance(node, ast.IfExp):
+        return min(_level(node.body, bound, children), _level(node.orelse, bound, children))
+    if isinstance(node, ast.BoolOp):
+        return min(_level(item, bound, children) for item in node.values)
+    return _STATE
 
 
 def tensor_index(node: ast.expr) -> bool:
@@ -442,18 +507,3 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_fresh(node: ast.expr, children: frozenset[str]) -> bool:
-    """Whether an expression makes a new object, or hands out the result of a child module."""
-    if isinstance(node, _FRESH):
-        return True
-    if isinstance(node, ast.Call):
-        func = node.func
-        if isinstance(func, ast.Name):
-            return func.id in _FRESH_CALLS
-        if isinstance(func, ast.Attribute):
-            if isinstance(func.value, ast.Name) and func.value.id == "self":
-                return func.attr in children
-            return _root(func) in _LIBRARIES
-    return False
