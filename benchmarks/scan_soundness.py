@@ -32,6 +32,10 @@ def main(argv: list[str] | None = None) -> int:
     except Unavailable as error:
         print(error, file=sys.stderr)
         return 2
+    for path in paths:
+        if not path.exists():
+            print(f"{path} does not exist", file=sys.stderr)
+            return 2
     hidden = sum(compare(path) for path in paths)
     print("the filter hid nothing" if not hidden else f"the filter hid {hidden} findings")
     return 1 if hidden else 0
@@ -48,7 +52,7 @@ def compare(path: Path) -> int:
     known = {identity(finding) for finding in kept.findings}
     hidden = [finding for finding in everything.findings if identity(finding) not in known]
     print(
-        f"{path.name}: {len(kept.findings)} findings with the filter in {middle - start:.1f} s,"
+        f"{path.name}: {kept.files} files, {len(kept.findings)} findings with the filter in {middle - start:.1f} s,"
         f" {len(everything.findings)} without it in {end - middle:.1f} s, {len(hidden)} of them hidden by it",
         flush=True,
     )

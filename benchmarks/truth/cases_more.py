@@ -93,7 +93,6 @@ MODELS: list[tuple[str, str, Make, Values]] = [
             ff_chunks=2,
             axial_position_emb=True,
             axial_position_shape=(8, 8),
-            axial_position_dims=(16, 16),
         ),
         sequences(),
     ),
@@ -265,7 +264,7 @@ MODELS: list[tuple[str, str, Make, Values]] = [
     ),
     ("vit_pytorch", "recorder", lambda m: inner("vit_pytorch.recorder", "Recorder", small_vit(m)), images()),
     ("vit_pytorch", "extractor", lambda m: inner("vit_pytorch.extractor", "Extractor", small_vit(m)), images()),
-    ("vit_pytorch", "mae", lambda m: m.MAE(encoder=small_vit(m), decoder_dim=16, decoder_heads=2, decoder_dim_head=8), images()),
+    ("vit_pytorch", "mae", lambda m: m.MAE(encoder=small_vit(m), decoder_dim=32, decoder_heads=2, decoder_dim_head=8), images()),
     (
         "vit_pytorch",
         "dino",

@@ -32,7 +32,7 @@ _ENVIRONMENT = {
 
 
 def observe_all(only: str, widely: bool, jobs: int, timeout: float) -> dict[str, Any]:
-    """The observations of all cases whose name matches."""
+    """The observations of all cases whose name matches; of those so far, if interrupted."""
     os.environ.update(_ENVIRONMENT)
     from truth.cases import PACKAGES, all_cases
 
@@ -41,7 +41,7 @@ def observe_all(only: str, widely: bool, jobs: int, timeout: float) -> dict[str,
     merged = Merged(Sources(roots))
     running: dict[int, tuple[str, Path, float]] = {}
     told = 0
-    with tempfile.TemporaryDirectory(prefix="scan-truth-") as folder:
+    with tempfile.TemporaryDirectory(prefix="scan-truth-") as folder, contextlib.suppress(KeyboardInterrupt):
         pending = list(reversed(list(enumerate(cases))))
         while pending or running:
             while pending and len(running) < jobs:

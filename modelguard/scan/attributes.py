@@ -138,13 +138,12 @@ class Attributes:
         for item in info.ancestry():
             if name in item.facts.attributes:
                 result = join(result, self.class_level(item, name))
-            for facts in item.facts.methods.values():
-                if name in facts.stores or facts.declares:
-                    stored = self._stored_by(Method(item, facts))
-                    if name in stored:
-                        result = join(result, stored[name])
-                    elif ANY_NAME in stored:
-                        dynamic = join(dynamic, stored[ANY_NAME])
+            for facts in item.binding(name):
+                stored = self._stored_by(Method(item, facts))
+                if name in stored:
+                    result = join(result, stored[name])
+                elif ANY_NAME in stored:
+                    dynamic = join(dynamic, stored[ANY_NAME])
         kind = info.known_attribute(name)
         if kind:
             result = join(result, Value(kind))

@@ -76,7 +76,7 @@ class Method:
 class ClassInfo:
     """A class of the project with its method resolution order."""
 
-    __slots__ = ("_methods", "facts", "file", "is_module", "is_tensor_function", "mro", "name")
+    __slots__ = ("_declaring", "_methods", "_storing", "facts", "file", "is_module", "is_tensor_function", "mro", "name")
 
     def __init__(self, file: SourceFile, facts: ClassFacts) -> None:
         self.file = file
@@ -86,6 +86,22 @@ class ClassInfo:
         self.is_module = False
         self.is_tensor_function = False
         self._methods: dict[str, Method | None] = {}
+        self._storing: dict[str, list[FunctionFacts]] | None = None
+        self._declaring: list[FunctionFacts] = []
+
+    def binding(self, name: str) -> list[FunctionFacts]:
+        """The methods of this class itself that bind attribute `name`, or may bind attributes of any name."""
+        if self._storing is None:
+            self._storing = {}
+            for facts in self.facts.methods.values():
+                if facts.declares:
+                    self._declaring.append(facts)
+                for stored in facts.stores:
+                    self._storing.setdefault(stored, []).append(facts)
+        found = self._storing.get(name)
+        if found is None:
+            return self._declaring
+        return found + [facts for facts in self._declaring if facts not in found] if self._declaring else found
 
     def ancestry(self) -> Iterator[ClassInfo]:
         """The class and its bases, as far as they are in the project."""

@@ -496,7 +496,10 @@ class Walk(Expressions):
         """Walk statements in order; whether control leaves the block before its end on every way."""
         depth = len(self.facts)
         try:
-            return any(self.statement(node) for node in body)
+            for node in body:
+                if self.statement(node):
+                    return True
+            return False
         finally:
             del self.facts[depth:]
             del self.blocks[depth:]
@@ -505,9 +508,7 @@ class Walk(Expressions):
         """Walk one statement; whether control does not reach the next one."""
         self.statements += 1
         handler = self._HANDLERS.get(type(node))
-        if handler is None:
-            return False
-        return bool(handler(self, node))
+        return handler is not None and handler(self, node) is True
 
     def _expr(self, node: ast.Expr) -> None:
         self.expression(node.value, used=False)
