@@ -16,9 +16,10 @@ from modelguard.findings import Effect, Finding, GuardContext, Location, Severit
 from modelguard.observation import Kind, Operation, Root, StateWrite
 from modelguard.rules import RULES, by_code, find, judge, nearest, rule_names
 from modelguard.rules.base import HEADINGS, Invalid, Rule, Valid
-from modelguard.rules.pages import main, page, pages
+from modelguard.rules.pages import main, page, pages, readme
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "rules"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs" / "rules"
 FILE_RULES = {"MG901"}
 JUDGES_WRITES = [rule for rule in by_code.values() if rule.code not in FILE_RULES]
 
@@ -139,6 +140,18 @@ def test_page_holds_the_examples_and_marks_the_reported_line(rule: Rule) -> None
 def test_documentation_pages_have_not_drifted() -> None:
     there = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")}
     assert there == pages(), "run `python -m modelguard.rules.pages`"
+
+
+def test_table_in_the_readme_has_not_drifted() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text == readme(text), "run `python -m modelguard.rules.pages`"
+    assert all(f"[{code}](docs/rules/{code}.md)" in text for code in by_code)
+
+
+@pytest.mark.parametrize("text", ["", "<!-- rules: end -->\n<!-- rules: begin -->\n", "<!-- rules: begin -->\n"])
+def test_a_readme_without_its_markers_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="rules: begin"):
+        readme(text)
 
 
 def test_writing_the_pages_removes_those_of_rules_that_are_gone(tmp_path: Path) -> None:

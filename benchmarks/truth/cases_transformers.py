@@ -329,7 +329,7 @@ def candidates(model: nn.Module, batch: int, length: int, image_tokens: int = 0)
     inputs = Inputs(model, batch, length, image_tokens)
     seen = set()
     for extra in SETS:
-        names = {*required, *(name for name in (main, *extra) if name in parameters)}
+        names = {*required, *(name for name in (main, *extra) if isinstance(name, str) and name in parameters)}
         if not names <= set(FACTORIES) or frozenset(names) in seen or not names:
             continue
         seen.add(frozenset(names))
@@ -382,7 +382,7 @@ def _callable_with(config_kind: type, model_kind: type, kept: Kept) -> tuple[int
     if count > PARAMETER_LIMIT:
         raise Misfit(f"{count} parameters")
     model = model_kind(shrink(config_kind, kept)).eval()
-    errors = []
+    errors: list[str] = []
     for index in range(100):
         image_tokens = 0
         for _ in range(2):

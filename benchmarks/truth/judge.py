@@ -182,7 +182,8 @@ def source_line(sources: Sources, place: Place) -> str:
 
 
 def _print_cases(observations: dict[str, Any]) -> None:
-    ran, failed = collections.Counter(), collections.Counter()
+    ran: collections.Counter[str] = collections.Counter()
+    failed: collections.Counter[str] = collections.Counter()
     for case in observations["cases"]:
         library = case["case"].split(":")[0]
         (ran if case["modes"] else failed)[library] += 1

@@ -254,8 +254,8 @@ class BufferRebound(Rule):
             advice = f"keep the memory and write into it: `{write.path}.copy_(...)`"
         else:
             consequence = (
-                "the assignment is not replayed, so the module keeps the tensor of the captured step and a graph captured "
-                "earlier reads memory that nobody holds"
+                "the assignment is not replayed, so the module keeps the tensor of the captured step, and a graph captured "
+                "earlier goes on reading the old tensor after it was freed"
             )
             advice = (
                 f"bind the result to a local name (`{local_name(write.path)} = ...`), "

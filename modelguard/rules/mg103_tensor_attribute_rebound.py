@@ -283,10 +283,12 @@ class TensorAttributeRebound(Rule):
             severity = Severity.WARNING
             consequence = "the assignment is not replayed, so whoever reads it later gets the tensor of the captured step"
             advice = f"bind the value to a local name (`{local_name(write.path)} = ...`), and return it if others need it"
-        what = "becomes a tensor" if write.operation is Operation.AUGMENT else "is bound to another tensor"
-        if within(write.value, Kind.NONE):
-            what = "is dropped"
-        message = f"tensor attribute `{write.path}` {what} in `{write.function}`: {consequence}"
+        noun, what = "tensor attribute", "is bound to another tensor"
+        if write.operation is Operation.AUGMENT:
+            noun, what = "number", "becomes a tensor"
+        elif within(write.value, Kind.NONE):
+            what = "is set to None"
+        message = f"{noun} `{write.path}` {what} in `{write.function}`: {consequence}"
         return Verdict(severity, message, advice, Effect.LOST)
 
     @staticmethod

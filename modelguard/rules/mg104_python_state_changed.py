@@ -14,12 +14,12 @@ class PythonStateChanged(Rule):
     ## What it does
 
     Reports counters (`self.step += 1`), first-call flags (`self.ready = True`), remembered sizes and modes, containers
-    that are bound anew, and `.train()`, `.eval()` or `.requires_grad_()` called on a module in the region of an entry
-    point.
+    that are replaced by new ones, and `.train()`, `.eval()` or `.requires_grad_()` called on a module, when they run on
+    behalf of `forward`.
 
     ## Why it is bad
 
-    A Python value is burnt into the captured kernels: a step counter used in tensor maths keeps its value at capture, a
+    A Python value is fixed in the captured kernels: a step counter used in tensor maths keeps its value at capture, a
     flag that chooses between two branches records one of them for ever, an offset into a cache makes every replay write
     the same slot. `torch.compile` recompiles for each new value; where its guards are dropped, the value of the first
     trace stays.
@@ -27,7 +27,7 @@ class PythonStateChanged(Rule):
     ## Use instead
 
     Count in a buffer (`self.step.add_(1)`), pass the value as an argument, or change it outside of the captured step.
-    One-time work belongs into `__init__` or into a method that is called after loading.
+    One-time work belongs in `__init__` or in a method that is called after loading.
 
     ## Severity
 
@@ -296,17 +296,19 @@ class PythonStateChanged(Rule):
             consequence = "replay does not run this line, so every step computes with the value it had at capture"
         else:
             consequence = "replay does not run this line, so it stays at the value it had at capture"
-        what = "bound anew" if holds(write.value, Kind.CONTAINER | Kind.OBJECT | Kind.MODULE) else "changed"
+        what = "replaced" if holds(write.value, Kind.CONTAINER | Kind.OBJECT | Kind.MODULE) else "changed"
         message = f"{_noun(write)} `{write.path}` is {what} in `{write.function}`: {consequence}"
         return Verdict(severity, message, _advice(write), Effect.FROZEN)
 
     @staticmethod
     def _mode(write: StateWrite) -> Verdict:
+        verb = write.verb or "train"
+        kept = "what takes gradients" if verb == "requires_grad_" else "the mode"
         message = (
-            f"`{write.path}` has its mode changed by `.{write.verb or 'train'}(...)` in `{write.function}`: "
-            "replay does not run the call, so the module keeps the mode it had at capture"
+            f"`.{verb}(...)` is called on `{write.path}` in `{write.function}`: "
+            f"replay does not run the call, so {kept} stays as it was at capture"
         )
-        advice = f"call `{write.path}.{write.verb or 'train'}(...)` once, before the step is captured"
+        advice = f"call `{write.path}.{verb}(...)` once, before the step is captured"
         return Verdict(Severity.WARNING, message, advice, Effect.FROZEN)
 
     @staticmethod
@@ -314,7 +316,7 @@ class PythonStateChanged(Rule):
         name = local_name(write.path)
         message = (
             f"`{write.path}` is changed by an augmented assignment in `{write.function}` and its type is unknown: "
-            "a tensor is written in place and replays correctly, a number stays frozen at its value at capture"
+            "a tensor is written in place, which replays correctly, but a number stays at its value at capture"
         )
         advice = (
             f"if it is a tensor, declare it (`{name}: torch.Tensor` in the class body) or write `{write.path}.add_(...)`; "
@@ -331,14 +333,14 @@ def _noun(write: StateWrite) -> str:
         return "flag"
     if within(kind, Kind.NUMBER | Kind.BOOL | Kind.NONE) and holds(kind, Kind.NUMBER):
         return "Python number"
-    return "Python attribute"
+    return "attribute"
 
 
 def _advice(write: StateWrite) -> str:
     kind, path = write.value | write.declared, write.path
     if within(kind & ~Kind.UNKNOWN, Kind.NUMBER | Kind.NONE) and holds(kind, Kind.NUMBER):
         in_place = f"{path}.add_(...)" if write.operation is Operation.AUGMENT else f"{path}.copy_(...)"
-        return f"keep it in a buffer and write `{in_place}`, pass it as an argument, or count outside of the captured step"
+        return f"keep it in a buffer and write `{in_place}`, pass it as an argument, or count outside the captured step"
     if within(kind & ~Kind.UNKNOWN, Kind.BOOL | Kind.NONE) and holds(kind, Kind.BOOL):
         return f"do the one-time work before the step is captured and set `{path}` there, or pass the flag as an argument"
     if kind == Kind.UNKNOWN:

@@ -29,8 +29,8 @@ class RegisteredInForward(Rule):
     ## Use instead
 
     Register in `__init__`, with `nn.LazyLinear` and its like where a size is known only later, and in a method that is
-    called once after loading where the content comes from outside. Choose between functions or children by reading, not
-    by replacing.
+    called once after loading where the content comes from outside. To choose between functions or children, keep
+    all of them and pick one in `forward`, instead of replacing an attribute.
 
     ## Severity
 
@@ -289,9 +289,9 @@ class RegisteredInForward(Rule):
         what, how = _subject(write)
         message = (
             f"{what} `{write.path}` is {how} in `{write.function}`: replay does not run this line, so a captured graph keeps "
-            "what it saw at capture, and the optimizer and loaded checkpoints miss it"
+            "what it saw at capture, and the optimizer and earlier checkpoints do not know it"
         )
-        task = "settle the children of" if write.operation in (Operation.ITEM, Operation.MUTATE) else "create"
+        task = "add the children of" if write.operation in (Operation.ITEM, Operation.MUTATE) else "create"
         advice = f"{task} `{write.path}` in `__init__`, or in a method that is called once before the step is captured"
         return Verdict(Severity.ERROR, message, advice, Effect.LOST)
 
@@ -322,7 +322,7 @@ def _subject(write: StateWrite) -> tuple[str, str]:
     if "parameter" in write.verb:
         return "parameter", "registered"
     if "module" in write.verb or holds(write.value | write.declared, Kind.MODULE):
-        return "submodule", "replaced" if holds(write.declared, Kind.MODULE) else "created"
+        return "submodule", "assigned"
     if holds(write.value, Kind.PARAMETER | Kind.BUFFER):
         return tensor_word(write.value), "created"
     return "attribute", "registered"

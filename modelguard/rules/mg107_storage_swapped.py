@@ -259,12 +259,12 @@ class StorageSwapped(Rule):
         if holds(write.declared, Kind.MODULE):
             message = (
                 f"module `{write.path}` is moved or cast by `.{write.verb or 'to'}(...)` in `{write.function}`: its tensors "
-                "get other memory, and a captured graph reads the old one after it was freed"
+                "get other memory, and a captured graph goes on using the old memory after it was freed"
             )
             advice = f"move or cast `{write.path}` once, before the step is captured, and cast the input instead"
             return Verdict(Severity.ERROR, message, advice, Effect.LOST)
         message = (
-            f"`{write.path}` is given other memory {_how(write)} in `{write.function}`: a captured graph reads and writes the "
+            f"`{write.path}` is given other memory {_how(write)} in `{write.function}`: a captured graph goes on using the "
             "old memory after it was freed"
         )
         advice = (

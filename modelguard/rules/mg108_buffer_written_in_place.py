@@ -28,8 +28,8 @@ class BufferWrittenInPlace(Rule):
 
     ## Use instead
 
-    Nothing, where the state is meant. Where it is not, write into a fresh tensor or return the new value. Let the
-    caller create state that comes in as an argument, once, before capture.
+    Nothing, where later steps are meant to see the write. Where they are not, write into a new tensor or return the
+    value. Let the caller create state that comes in as an argument, once, before capture.
 
     ## Severity
 
@@ -256,13 +256,14 @@ class BufferWrittenInPlace(Rule):
         if word == "parameter":
             advice = (
                 f"nothing to change if the step is meant to train `{write.path}`; "
-                "else compute into a local name and use the functional form"
+                "otherwise compute into a local name and use the functional form"
             )
         else:
-            advice = f"nothing to change if later steps need `{write.path}`; else write into a fresh tensor and return it"
+            advice = f"nothing to change if later steps need `{write.path}`; otherwise write into a new tensor and return it"
         message = (
             f"{word} `{write.path}` is written in place in `{write.function}`: this is replayed correctly, but "
-            '`torch.compile(mode="reduce-overhead")` may skip CUDA graphs for it, and warm-up steps change it too'
+            '`torch.compile(mode="reduce-overhead")` may skip CUDA graphs because of it, and warm-up calls before capture '
+            "write it too"
         )
         return Verdict(Severity.NOTE, message, advice, Effect.REPLAYED)
 

@@ -290,18 +290,18 @@ class LazyCache(Rule):
         if fills_once(write):
             what = "the tensor" if within(write.value, Kind.ANY_TENSOR) else "a tensor that is stored here"
             message = (
-                f"`{write.path}` is filled on first use in `{write.function}`: if the captured step is the first, {what} lies in "
-                "memory of the graph, which replay overwrites"
+                f"`{write.path}` is filled on first use in `{write.function}`: if the captured call is the first one, {what} "
+                "lies in the graph's own memory, which every replay overwrites"
             )
             advice = f"build `{local_name(write.path)}` in `__init__`, or make a warm-up call before the step is captured"
             return Verdict(Severity.WARNING, message, advice, Effect.FROZEN)
         message = (
-            f"`{write.path}` is filled on demand in `{write.function}`: capture freezes one side of the check, and a graph "
-            "captured earlier reads what was cached then after it has been replaced or freed"
+            f"`{write.path}` is updated on demand in `{write.function}`: capture records one outcome of its check for good, and a "
+            "graph captured before an update goes on using the old value, which may have been freed"
         )
         advice = (
-            f"build `{local_name(write.path)}` once for the largest size in `__init__` (as a buffer) and slice it here, "
-            "or fill it in a method that is called before the step is captured"
+            f"build `{local_name(write.path)}` in `__init__` for the largest size (a tensor as a buffer, which is sliced here), "
+            "or update it in a method that is called before the step is captured"
         )
         return Verdict(Severity.ERROR, message, advice, Effect.FROZEN)
 

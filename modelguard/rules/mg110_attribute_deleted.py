@@ -177,7 +177,7 @@ class AttributeDeleted(Rule):
             return None
         message = (
             f"`{write.path}` is deleted in `{write.function}`: replay does not run the deletion, and if it frees a tensor, the "
-            "captured graph goes on reading memory that belongs to another one"
+            "captured graph goes on reading memory that by then belongs to another tensor"
         )
         advice = f"leave `{write.path}` in place and use a local name (`{local_name(write.path)} = ...`) for what is short-lived"
         return Verdict(Severity.ERROR, message, advice, Effect.LOST)

@@ -27,7 +27,7 @@ class ForeignStateChanged(Rule):
     ## Use instead
 
     Compute the value in `__init__`, or into a local name. Return results rather than leave them on an object. State
-    that steps carry belongs into a buffer.
+    that one step hands to the next belongs in a buffer.
 
     ## Severity
 
@@ -279,9 +279,9 @@ class ForeignStateChanged(Rule):
             consequence = "replay does not run this line, so it keeps the value that the captured inputs gave it"
         else:
             severity = Severity.NOTE
-            consequence = "replay does not run this line, and what the configuration says depends on whether the model has run"
+            consequence = "replay does not run this line, so what the configuration says depends on whether the model ran before"
         message = f"configuration value `{write.path}` is changed in `{write.function}`: {consequence}"
-        advice = f"settle `{write.path}` in `__init__`, or use a local name for the value"
+        advice = f"set `{write.path}` in `__init__`, or use a local name for the value"
         return Verdict(severity, message, advice, Effect.FROZEN)
 
     @staticmethod
@@ -289,6 +289,6 @@ class ForeignStateChanged(Rule):
         word = container_word(write.declared)
         message = (
             f"{word} `{write.path}` that the caller handed in is changed in `{write.function}`: replay does not run this line, "
-            "so the caller finds the contents of the captured step"
+            "so the caller finds what the captured step put there"
         )
         return Verdict(Severity.NOTE, message, f"return the values instead of storing them in `{write.path}`", Effect.LOST)

@@ -12,8 +12,8 @@ class MemoisedTensor(Rule):
 
     ## What it does
 
-    Reports a call, in the region of an entry point, of a function under `functools.lru_cache`, `functools.cache` or a
-    decorator like them, when it returns a tensor.
+    Reports a call, in `forward` or in what runs on its behalf, of a function under `functools.lru_cache`,
+    `functools.cache` or a decorator like them, when it returns a tensor.
 
     ## Why it is bad
 
@@ -187,8 +187,8 @@ class MemoisedTensor(Rule):
         if write.operation is not Operation.MEMOISE:
             return None
         message = (
-            f"memoised `{write.path}` hands out a tensor in `{write.function}`: its cache is the only owner, so replay reads "
-            "freed memory once the entry is evicted"
+            f"memoised function `{write.path}` returns a tensor in `{write.function}`: only its cache keeps that tensor alive, "
+            "so replay reads freed memory once the entry is evicted"
         )
         advice = (
             f"memoise the numbers and build the tensor in each call, or call `{write.path}` once in `__init__` and keep the "

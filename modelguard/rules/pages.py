@@ -1,6 +1,6 @@
 """A rule as a page of Markdown: what `modelguard explain` prints and what docs/rules/ holds.
 
-`python -m modelguard.rules.pages [DIRECTORY]` writes the pages.
+`python -m modelguard.rules.pages` writes the pages and the table in README.md; with a DIRECTORY, the pages only, there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from pathlib import Path
 from modelguard.rules import by_code
 from modelguard.rules.base import Invalid, Rule
 
-_DOCS = Path(__file__).parents[2] / "docs" / "rules"
+_ROOT = Path(__file__).parents[2]
+_DOCS = _ROOT / "docs" / "rules"
+_README = _ROOT / "README.md"
+_BEGIN, _END = "<!-- rules: begin -->\n", "<!-- rules: end -->\n"
 
 
 def page(rule: Rule) -> str:
@@ -25,7 +28,7 @@ def page(rule: Rule) -> str:
         f"## Example\n\n{_code(marked(rule, rule.INVALID[0]))}",
         f"## Use instead\n\n{sections['Use instead']}\n\n{_code(rule.VALID[0].text)}",
         f"## Severity\n\n{sections['Severity']}",
-        f"To accept one occurrence, end its line with `# modelguard: ignore[{rule.code}] reason`.",
+        f"To leave the rule out of a run: `modelguard scan --ignore {rule.code}`.",
         f"## References\n\n{sections['References']}",
         f"Since modelguard {rule.since}.",
     ]
@@ -34,11 +37,16 @@ def page(rule: Rule) -> str:
 
 def index() -> str:
     """The page that lists all rules."""
-    rows = [
-        f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.severity.value} | {rule.summary()} |" for rule in by_code.values()
-    ]
-    head = ["# Rules", "", "| code | name | severity | summary |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows]) + "\n"
+    return "# Rules\n\n" + _table("")
+
+
+def readme(text: str) -> str:
+    """README.md as `text`, with the table of all rules between its two markers."""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"README.md needs the lines {_BEGIN.strip()} and {_END.strip()}, in this order")
+    return before + begin + _table("docs/rules/") + end + after
 
 
 def pages() -> dict[str, str]:
@@ -54,8 +62,10 @@ def marked(rule: Rule, example: Invalid) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages into a directory."""
+    """Write the pages, and without a directory the table in README.md."""
     directory = Path(arguments[0]) if arguments else _DOCS
+    if not arguments:
+        _README.write_text(readme(_README.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
     directory.mkdir(parents=True, exist_ok=True)
     wanted = pages()
     for stale in set(directory.glob("*.md")) - {directory / name for name in wanted}:
@@ -63,6 +73,15 @@ def main(arguments: list[str]) -> int:
     for name, text in wanted.items():
         (directory / name).write_text(text, encoding="utf-8", newline="\n")
     return 0
+
+
+def _table(folder: str) -> str:
+    rows = [
+        f"| [{rule.code}]({folder}{rule.code}.md) | {rule.name} | {rule.severity.value} | {rule.summary()} |"
+        for rule in by_code.values()
+    ]
+    head = ["| code | name | severity | summary |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows]) + "\n"
 
 
 def _code(source: str) -> str:

@@ -69,9 +69,9 @@ def local_name(path: str) -> str:
 
 
 def change(write: StateWrite) -> str:
-    """How the write is spelled in the source, in few characters: `.append(...)`, `[...] = ...`."""
+    """How the write is spelled in the source, in few words: `.append(...)`, an item assignment."""
     if write.operation is Operation.ITEM:
-        return "`[...] = ...`"
+        return "an item assignment"
     if write.operation is Operation.AUGMENT:
         return "an augmented assignment"
     if write.operation is Operation.GROW:

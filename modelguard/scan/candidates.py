@@ -80,9 +80,10 @@ class Candidates:
             self._accompany(region, companion)
         for item in info.ancestry():
             # A function kept on the instance, or one that a function makes: `self.next_position = make_counter()`.
-            if item.file.path in self._reported and "__init__" in item.facts.methods:
-                for symbol in self._symbols(item.file, item.facts.methods["__init__"]):
-                    if isinstance(symbol, FunctionName):
+            init = item.facts.methods.get("__init__")
+            if init is not None and item.file.path in self._reported:
+                for symbol in self._symbols(item.file, init):
+                    if isinstance(symbol, FunctionName) and (symbol.facts.nests or symbol.facts.name in init.passes):
                         self._reach(region, symbol)
         while region.work:
             file, facts, owner = region.work.pop()

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from sys import intern
 from typing import NamedTuple
 
 from modelguard.scan.tables import (
@@ -30,7 +31,8 @@ class FunctionFacts(NamedTuple):
     defines or imports; `own` are those among them that may be taken off the first parameter. `stores` are the attributes bound on the first parameter, each with whether a module may be bound.
     `declares` marks text that can declare attributes under names that `stores` cannot tell (`register_buffer`, `setattr`).
     `may_write` says that something could be a state write, `hands` that only what is done to a tensor or container argument could;
-    `moves` names attributes that would have to be modules for it (`self.x.to(...)`).
+    `moves` names attributes that would have to be modules for it (`self.x.to(...)`). `nests` says that the function defines others,
+    which it may return; `passes` are the bare names that a constructor does not call.
     """
 
     name: str
@@ -45,6 +47,8 @@ class FunctionFacts(NamedTuple):
     may_write: bool
     hands: bool
     moves: frozenset[str]
+    nests: bool
+    passes: frozenset[str]
 
 
 class ClassFacts(NamedTuple):
@@ -102,6 +106,7 @@ _DECLARES = frozenset("setattr __setattr__ __dict__ vars _buffers _parameters _m
 _ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w*)")
 _OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
 _SELF_ALIAS = re.compile(r"=\s*self\b(?!\s*[.\w(\[])")
+_NOT_CALLED = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\b(?!\s*[(.=])")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
 
@@ -273,7 +278,7 @@ class _Extractor:
         last = node.end_lineno or node.lineno
         text = self._text(node, first, last)
         decorators = tuple(dotted(item) for item in node.decorator_list)
-        attributes = set(_ATTRIBUTE.findall(text))
+        attributes = set(map(intern, _ATTRIBUTE.findall(text)))
         words = set(_IDENTIFIER.findall(text))
         fresh = seen.fresh
         if node.name in CONSTRUCTORS and node.args.args:
@@ -294,9 +299,10 @@ class _Extractor:
         )
         hands = bool(changed) or not seen.handed <= fresh
         declares = not _DECLARES.isdisjoint(words)
+        passes = frozenset(known & set(_NOT_CALLED.findall(text))) if node.name == "__init__" else _NO_NAMES
         names = frozenset(attributes | (known & words))
         own = frozenset(_OWN.findall(text)) if "self" in words and _SELF_ALIAS.search(text) is None else names
-        return FunctionFacts(node.name, qualname, first, last, decorators, names, own, seen.stores, declares, may_write, hands, moves)
+        return FunctionFacts(node.name, qualname, first, last, decorators, names, own, seen.stores, declares, may_write, hands, moves, seen.nests, passes)
 
 
 def _method_key(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
@@ -352,6 +358,7 @@ class _Seen(NamedTuple):
     fresh: set[str]
     arguments: set[str]
     returning: set[str]
+    nests: bool
 
 
 _STATE, _HANDED, _NEW = range(3)
@@ -367,6 +374,7 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
     roots: set[str] = set()
     handed: set[str] = set()
     rebound: set[str] = set()
+    nests = False
     bound: dict[str, int] = dict.fromkeys((parameter.arg for parameter in (*positional, *arguments.kwonlyargs)), _HANDED)
     if owner:
         bound[owner] = _STATE
@@ -427,6 +435,7 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
                     target(entry.optional_vars, _STATE)
             work.extend(reversed(node.body))
         elif isinstance(node, _FUNCTIONS):
+            nests = True
             for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                 bound[parameter.arg] = _STATE
             work.extend(reversed(node.body))
@@ -443,6 +452,7 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
         {name for name, level in bound.items() if level == _NEW},
         {name for name, level in bound.items() if level == _HANDED},
         optional & rebound,
+        nests,
     )
 
 

@@ -80,9 +80,15 @@ class World:
         self._syntax: dict[tuple[str, int], tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None] = {}
         self._stored: dict[tuple[str, int, int], dict[str, Value]] = {}
         self._decorated: dict[tuple[int, int], Value] = {}
-        self._visits: dict[int, list[Walk]] = {}
+        self._visits: dict[int, set[int]] = {}
+        self._walks = 0
         self._returned: dict[int, Value] = {}
         self._dressed: set[int] = set()
+
+    def next_number(self) -> int:
+        """A number for a walk, its own."""
+        self._walks += 1
+        return self._walks
 
     def syntax(self, file: SourceFile, name: str, line: int, end_line: int) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None:
         """A function's syntax and what to add to its line numbers; None where its text does not parse on its own."""
@@ -135,11 +141,11 @@ class World:
             if _short(node):
                 return None
             return INPUT
-        visits = self._visits.setdefault(id(node), [])
-        if walk in visits:
+        visits = self._visits.setdefault(id(node), set())
+        if walk.number in visits:
             return None
         if len(visits) < _VISITS:
-            visits.append(walk)
+            visits.add(walk.number)
             return None
         return self._returned.get(id(node), INPUT)
 
@@ -221,6 +227,7 @@ class Walk(Expressions):
         self.walked: dict[tuple[object, ...], Value] = {}
         self.statements = 0
         self.block_count = 0
+        self.number = world.next_number()
         self.entry: Function | None = None
         self.itself: ClassInfo | None = None
 
