@@ -14,11 +14,11 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[1])]
 
+from corpus import PINNED, Unavailable, default_cache, fetch  # noqa: E402
+
 from modelguard.findings import Finding  # noqa: E402
 from modelguard.scan.engine import scan_paths  # noqa: E402
 from modelguard.settings import Settings  # noqa: E402
-
-from corpus import PINNED, Unavailable, default_cache, fetch  # noqa: E402
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -194,7 +194,7 @@ CALLS = {
         before="""
         class Logged:
             def __set__(self, instance, value):
-                instance.anchor = value  # <- MG103 warning instance.anchor
+                instance.anchor = value  # <- MG103 warning self.anchor
         """,
     ),
     "static-method": in_net("""
@@ -473,7 +473,18 @@ CALLS = {
             return update(self, *args)
         """,
         before="""
-        def update(*args):
+        def update(net, *rest):
+            net.mean = rest[0]  # <- MG101 error self.mean
+            return rest[0]
+        """,
+    ),
+    "helper-function-that-takes-all": in_net(
+        """
+        def forward(self, x):
+            return update(self, x)
+        """,
+        before="""
+        def update(*args, **kwargs):
             args[0].mean = args[1]  # <- MG101 error self.mean
             return args[1]
         """,
@@ -710,7 +721,6 @@ LOOPS = {
         def forward(self, x):
             for layer in self.layers:
                 layer.n += 1  # <- MG104 warning self.layers[*].n
-                x = layer(x)
             return x
     """),
     "enumerate": in_net("""
@@ -733,7 +743,7 @@ LOOPS = {
     """),
     "range": in_net("""
         def forward(self, x):
-            for index in range(len(self.layers)):
+            for index in range(2):
                 self.layers[index].n += 1  # <- MG104 warning self.layers[*].n
             return x
     """),
@@ -750,7 +760,7 @@ LOOPS = {
         """
         def forward(self, x):
             for slot in self.slots.values():
-                slot.append(x)  # <- MG105 warning self.slots[*]
+                slot.append(x)  # <- MG105 warning self.slots
             return x
         """,
         init='self.slots = {"one": []}',
@@ -769,15 +779,21 @@ LOOPS = {
     "parameters": in_net("""
         def forward(self, x):
             for parameter in self.parameters():
-                parameter.data = x  # <- MG107 error self[*].data
+                parameter.data = x  # <- MG107 error self[*]
             return x
     """),
     "while": in_net("""
         def forward(self, x):
             index = 0
-            while index < len(self.layers):
+            while index < 2:
                 self.layers[index].n += 1  # <- MG104 warning self.layers[*].n
                 index += 1
+            return x
+    """),
+    "list-of-layers": in_net("""
+        def forward(self, x):
+            layers = [layer for layer in self.layers]
+            layers[0].n += 1  # <- MG104 warning self.layers[*].n
             return x
     """),
     "alias-moved-along": in_net(
@@ -930,12 +946,12 @@ SPELLINGS = {
     """),
     "data": in_net("""
         def forward(self, x):
-            self.weight.data = x  # <- MG107 error self.weight.data
+            self.weight.data = x  # <- MG107 error self.weight
             return x
     """),
     "data-of-a-child": in_net("""
         def forward(self, x):
-            self.proj.weight.data = x  # <- MG107 error self.proj.weight.data
+            self.proj.weight.data = x  # <- MG107 error self.proj.weight
             return x
     """),
     "set": in_net("""
@@ -950,7 +966,7 @@ SPELLINGS = {
     """),
     "swap-tensors": in_net("""
         def forward(self, x):
-            torch.utils.swap_tensors(self.mean, x)  # <- MG107 error self.mean
+            torch.utils.swap_tensors(self.mean, x)  # <- MG107 error self.mean; MG107 error x
             return x
     """),
     "child-moved": in_net("""
@@ -992,7 +1008,7 @@ SPELLINGS = {
     "list-of-lists": in_net(
         """
         def forward(self, x):
-            self.slots[0].append(x)  # <- MG105 warning self.slots[*]
+            self.slots[0].append(x)  # <- MG105 warning self.slots
             return x
         """,
         init="self.slots = [[] for _ in range(3)]",
@@ -1230,7 +1246,7 @@ SHARED = {
     "defaultdict-read": in_net(
         """
         def forward(self, x):
-            return x * len(self.slots[x.shape[0]])  # <- MG105 warning self.slots
+            return x * len(self.slots[x.shape[0]])  # <- MG105 error self.slots
         """,
         init="self.slots = collections.defaultdict(list)",
     ),
@@ -1449,7 +1465,7 @@ OTHERS = {
                 self.slots = []
 
             def __setitem__(self, key, value):
-                self.slots.append(value)  # <- MG105 warning self.slots
+                self.slots.append(value)  # <- MG112 warning self.slots
         """,
     ),
     "plain-object-called": in_net(

@@ -78,3 +78,16 @@ def test_scan_reports_the_hazard_and_not_the_twin(path: Path) -> None:
     assert found.keys() & in_hazard, "the hazard is not reported"
     assert {line: code for line, code in found.items() if line in in_twin} == {}
     assert found.keys() <= in_hazard
+
+
+def test_the_output_that_the_readme_shows_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    from modelguard.report.text import render
+    from modelguard.scan.engine import scan_paths
+
+    root = EXAMPLES.parent
+    monkeypatch.chdir(root)
+    start, _, rest = (root / "README.md").read_text(encoding="utf-8").partition("```\nexamples/")
+    shown = ("examples/" + rest.partition("\n```\n")[0]).splitlines()
+    printed = iter(render(scan_paths(["examples"])).splitlines())
+    assert start and len(shown) > 10
+    assert [line for line in shown if line != "..." and line not in printed] == []

@@ -296,8 +296,8 @@ class LazyCache(Rule):
             advice = f"build `{local_name(write.path)}` in `__init__`, or make a warm-up call before the step is captured"
             return Verdict(Severity.WARNING, message, advice, Effect.FROZEN)
         message = (
-            f"`{write.path}` is updated on demand in `{write.function}`: capture records one outcome of its check for good, and a "
-            "graph captured before an update goes on using the old value, which may have been freed"
+            f"`{write.path}` is updated on demand in `{write.function}`: capture records one outcome of its check for good, and "
+            "a graph captured before an update goes on using the old value, which may have been freed"
         )
         advice = (
             f"build `{local_name(write.path)}` in `__init__` for the largest size (a tensor as a buffer, which is sliced here), "

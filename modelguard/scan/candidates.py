@@ -5,6 +5,8 @@ Names over-approximate calls: whatever the walk could follow is named in the tex
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from modelguard.scan.facts import CONSTRUCTORS, FunctionFacts
 from modelguard.scan.project import ClassInfo, FunctionName, GlobalName, Method, Project, SourceFile
 
@@ -67,12 +69,27 @@ class Candidates:
         self._companions: dict[int, frozenset[ClassInfo]] = {}
         self._by_name: dict[tuple[int, str], tuple[_Reached, ...]] = {}
 
+    def writers(self, files: Iterable[SourceFile]) -> frozenset[str]:
+        """The names of functions of the scanned files that write, or call by name what does; constructors and entry points aside."""
+        functions = [
+            facts
+            for file in files
+            for key, facts in (*file.facts.functions.items(), *(m for c in file.facts.classes.values() for m in c.methods.items()))
+            if key not in CONSTRUCTORS and key not in self._entry_points
+        ]
+        found = {facts.name for facts in functions if facts.may_write or facts.hands or facts.moves}
+        count = -1
+        while count != len(found):
+            count = len(found)
+            found.update([facts.name for facts in functions if not found.isdisjoint(facts.names)])
+        return frozenset(found)
+
     def may_write(self, info: ClassInfo, method: Method) -> bool:
         """Whether the region of `method` on `info` could write state."""
-        region = _Region()
-        region.work.append((method.owner.file, method.facts, method.owner))
         if self._hooks_or_grows(info):
             return True
+        region = _Region()
+        region.work.append((method.owner.file, method.facts, method.owner))
         for item in info.ancestry():
             for name in item.facts.decorators:
                 self._reach(region, self._project.resolve(item.file, name))

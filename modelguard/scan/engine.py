@@ -19,7 +19,7 @@ from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.scan.candidates import Candidates
 from modelguard.scan.facts import extract
 from modelguard.scan.files import decode, discover, read_source
-from modelguard.scan.project import ClassInfo, Method, Project, SourceFile
+from modelguard.scan.project import ClassInfo, Method, Opened, Project, SourceFile
 from modelguard.scan.recorder import Recorder
 from modelguard.scan.walk import Walk, World
 from modelguard.settings import Settings
@@ -53,15 +53,19 @@ def scan_source(source: str | bytes, path: str = "<stdin>", settings: Settings |
 @contextmanager
 def _prepared() -> Iterator[None]:
     """Syntax trees hold no cycles: collecting garbage between millions of their nodes would only cost time."""
-    enabled, limit = gc.isenabled(), sys.getrecursionlimit()
+    enabled, thresholds, limit = gc.isenabled(), gc.get_threshold(), sys.getrecursionlimit()
     gc.disable()
     sys.setrecursionlimit(max(limit, _RECURSION))
     try:
         yield
     finally:
         sys.setrecursionlimit(limit)
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
         if enabled:
             gc.enable()
+        else:
+            gc.disable()
 
 
 class _Scan:
@@ -76,6 +80,7 @@ class _Scan:
         self.module_classes = 0
         self.entry_points = 0
         self.timings: dict[str, float] = {}
+        self._opened = Opened()
         self.project = Project(self._load, roots, settings.module_bases)
         self.too_deep: set[tuple[str, int]] = set()
 
@@ -96,7 +101,12 @@ class _Scan:
         world = World(self.project, entry_points, wanted)
         candidates = Candidates(self.project, entry_points, wanted)
         merged: dict[tuple[object, ...], StateWrite] = {}
+        # Facts stay; what the walks make is short-lived, and some of it in cycles.
+        gc.freeze()
+        gc.set_threshold(100_000, 20, 1_000)
+        gc.enable()
         for file in self.files:
+            world.trim()
             for info in self.project.classes(file):
                 if not info.is_module:
                     continue
@@ -155,7 +165,7 @@ class _Scan:
         if reported:
             self.lines += facts.lines
         keep = source is not None
-        return SourceFile(path, facts, (lambda: text) if keep else (lambda: _text(read_source(path), path)))
+        return SourceFile(path, facts, (lambda: text) if keep else (lambda: _text(read_source(path), path)), self._opened)
 
     def _refuse(self, error: SourceError) -> None:
         line = error.line or 1

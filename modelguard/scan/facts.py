@@ -89,7 +89,8 @@ _MUTATORS = (
     | HOOK_REGISTRATIONS
     | frozenset(("register_buffer", "register_parameter", "register_module", "add_module", "train", "eval", "__setattr__", "__delattr__"))
 )
-_CALL = re.compile(rf"(?:(?<![\w.\])])(\w+)((?:\.\w+|\[[^\[\]\n]*\])*))?\.\s*({'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
+_CALL = re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
+_RECEIVER = re.compile(r"(?<![\w.\])])(\w+)(?:\.\w+|\[[^\[\]]*\])*$")
 _MOVERS = MODULE_MOVERS | {"load_state_dict", "zero_grad"}
 _MOVE = re.compile(rf"self(?:\.(\w+)(?:\.\w+)*)?\.(?:{'|'.join(sorted(_MOVERS))})\(")
 CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "__set_name__", "__init_subclass__"))
@@ -174,15 +175,24 @@ class _Extractor:
 
     def run(self, tree: ast.Module) -> FileFacts:
         self._body(tree.body, "", self.functions, self.globals, self.imports)
+        children: dict[int, AbstractSet[str]] = {}
+        examined: list[_Seen] = []
+        # A constructor comes before the methods that use what it binds; what is found inside functions is appended on the way.
+        order = sorted(self.pending, key=_constructors_first)
+        for index, (owner, key, node, qualname) in enumerate(order):
+            seen = _examine(node, children.get(id(owner), _NO_NAMES))
+            if key == "__init__":
+                children[id(owner)] = seen.stores.keys()
+            examined.append(seen)
+            if seen.inner:
+                before = len(self.pending)
+                self._body(seen.inner, qualname + ".<locals>.", {}, {}, self.local_imports)
+                order.extend(sorted(self.pending[before:], key=_constructors_first))
         for name, found in self.local_imports.items():
             self.imports.setdefault(name, found)
         known = self.functions.keys() | self.imports.keys() | self.globals.keys() | {c.name for c in self.classes.values()}
         known |= {key for _, key, _, _ in self.pending}
-        constructors = {id(owner): (node, _examine(node)) for owner, key, node, _ in self.pending if key == "__init__"}
-        for owner, key, node, qualname in self.pending:
-            constructor, seen = constructors.get(id(owner), (None, None))
-            if node is not constructor or seen is None:
-                seen = _examine(node, seen.stores.keys() if seen is not None else _NO_NAMES)
+        for (owner, key, node, qualname), seen in zip(order, examined):
             owner[key] = self._function(node, qualname, known, seen)
         return FileFacts(
             self.path, self.imports, tuple(self.stars), self.classes, self.functions, self.globals, self.aliases, len(self.lines)
@@ -201,9 +211,7 @@ class _Extractor:
             node = work.pop()
             if isinstance(node, _FUNCTIONS):
                 key = _method_key(node)
-                if key is not None:
-                    self.pending.append((functions, key, node, prefix + node.name))
-                self._inside(node, prefix + node.name + ".<locals>.")
+                self.pending.append((functions if key is not None else {}, key or node.name, node, prefix + node.name))
             elif isinstance(node, ast.ClassDef):
                 self._class(node, prefix)
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -221,21 +229,6 @@ class _Extractor:
             else:
                 for inner in _blocks(node):
                     work.extend(reversed(inner))
-
-    def _inside(self, function: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str) -> None:
-        """Classes and imports inside a function count as the file's own: a factory's module class is still a module class."""
-        work: list[ast.stmt] = list(function.body)
-        while work:
-            node = work.pop()
-            if isinstance(node, ast.ClassDef):
-                self._class(node, prefix)
-            elif isinstance(node, (ast.Import, ast.ImportFrom)):
-                self._import(node, self.local_imports)
-            elif isinstance(node, (ast.Assign, ast.Expr, ast.Return, ast.AugAssign)):
-                continue
-            else:
-                for inner in _blocks(node):
-                    work.extend(inner)
 
     def _class(self, node: ast.ClassDef, prefix: str) -> None:
         qualname = prefix + node.name
@@ -287,7 +280,7 @@ class _Extractor:
         moves = frozenset(m.group(1) or "" for m in _MOVE.finditer(text)) if not _MOVERS.isdisjoint(attributes) else frozenset[str]()
         changed: set[str] = set()
         if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
-            changed = {m.group(1) or "" for m in _CALL.finditer(text)} - fresh
+            changed = {_receiver(text, found.start()) for found in _CALL.finditer(text)} - fresh
         may_write = (
             not seen.roots <= fresh
             or not changed <= seen.arguments
@@ -299,10 +292,24 @@ class _Extractor:
         )
         hands = bool(changed) or not seen.handed <= fresh
         declares = not _DECLARES.isdisjoint(words)
-        passes = frozenset(known & set(_NOT_CALLED.findall(text))) if node.name == "__init__" else _NO_NAMES
+        passes = _NO_NAMES
+        if node.name == "__init__":
+            functions = {word for word in words if word in self.functions or (word in self.imports and word[0].islower())}
+            passes = frozenset(functions & set(_NOT_CALLED.findall(text))) if functions else _NO_NAMES
         names = frozenset(attributes | (known & words))
-        own = frozenset(_OWN.findall(text)) if "self" in words and _SELF_ALIAS.search(text) is None else names
+        aliased = ("= self" in text or "=self" in text) and _SELF_ALIAS.search(text) is not None
+        own = frozenset(map(intern, _OWN.findall(text))) if "self" in words and not aliased else names
         return FunctionFacts(node.name, qualname, first, last, decorators, names, own, seen.stores, declares, may_write, hands, moves, seen.nests, passes)
+
+
+def _receiver(text: str, end: int) -> str:
+    """The name that the chain of attributes and items before `end` starts with; empty where it starts with something else."""
+    found = _RECEIVER.search(text[text.rfind("\n", 0, end) + 1 : end])
+    return found.group(1) if found is not None else ""
+
+
+def _constructors_first(pending: tuple[object, str, object, object]) -> bool:
+    return pending[1] != "__init__"
 
 
 def _method_key(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
@@ -359,6 +366,7 @@ class _Seen(NamedTuple):
     arguments: set[str]
     returning: set[str]
     nests: bool
+    inner: list[ast.stmt]
 
 
 _STATE, _HANDED, _NEW = range(3)
@@ -375,6 +383,7 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
     handed: set[str] = set()
     rebound: set[str] = set()
     nests = False
+    inner: list[ast.stmt] = []
     bound: dict[str, int] = dict.fromkeys((parameter.arg for parameter in (*positional, *arguments.kwonlyargs)), _HANDED)
     if owner:
         bound[owner] = _STATE
@@ -441,9 +450,11 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
             work.extend(reversed(node.body))
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             roots.add("")
-        elif kind is not ast.ClassDef:
-            for inner in _blocks(node):
-                work.extend(reversed(inner))
+        elif isinstance(node, (ast.ClassDef, ast.Import, ast.ImportFrom)):
+            inner.append(node)
+        else:
+            for block in _blocks(node):
+                work.extend(reversed(block))
     optional = {parameter.arg for parameter in (*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs)}
     return _Seen(
         stores,
@@ -453,6 +464,7 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
         {name for name, level in bound.items() if level == _HANDED},
         optional & rebound,
         nests,
+        inner,
     )
 
 

@@ -24,12 +24,13 @@ _STARS = 12
 class SourceFile:
     """A file of the project: its facts, and the lines of its text, read again when they are needed."""
 
-    __slots__ = ("_lines", "_read", "facts", "path")
+    __slots__ = ("_lines", "_opened", "_read", "facts", "path")
 
-    def __init__(self, path: str, facts: FileFacts, read: Callable[[], str]) -> None:
+    def __init__(self, path: str, facts: FileFacts, read: Callable[[], str], opened: Opened) -> None:
         self.path = path
         self.facts = facts
         self._read = read
+        self._opened = opened
         self._lines: list[str] | None = None
 
     @property
@@ -37,11 +38,26 @@ class SourceFile:
         """The text, line by line, without line ends."""
         if self._lines is None:
             self._lines = self._read().split("\n")
+            self._opened.note(self)
         return self._lines
 
     def forget(self) -> None:
         """Let the text go; it is read again when asked for."""
         self._lines = None
+
+
+class Opened:
+    """The files whose text is held: the oldest lets go of it when there are many."""
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._files: list[SourceFile] = []
+
+    def note(self, file: SourceFile) -> None:
+        """A file's text was read."""
+        self._files.append(file)
+        if len(self._files) > self._most:
+            self._files.pop(0).forget()
 
 
 class ExternalClass:

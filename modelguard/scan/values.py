@@ -168,6 +168,11 @@ class Function:
         self.bound = bound
         self.memoised = memoised
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Where the function stands: the same for every copy of it."""
+        return (self.file.path, self.node.lineno + self.offset, self.node.col_offset)
+
     def bind(self, value: Value) -> Function:
         """This function as a method of `value`."""
         return Function(self.name, self.node, self.file, self.offset, self.owner, self.environment, value, self.memoised)
@@ -307,7 +312,7 @@ class Value:
 
 def _identity(item: Object) -> object:
     if isinstance(item, Function):
-        return (id(item.node), id(item.environment), item.bound.paths if item.bound else ())
+        return (item.place, id(item.environment), item.bound.paths if item.bound else ())
     if isinstance(item, External):
         return item.dotted
     if isinstance(item, ClassObject):

@@ -52,6 +52,9 @@ _DECLARING_DEPTH = 3
 _STATEMENTS = 40_000
 """Statements walked for one entry point before calls are no longer followed."""
 
+_SYNTAX = 1_000
+"""Functions whose syntax is kept at a time."""
+
 _VISITS = 4
 """Regions from which one shared helper is walked; from others it is taken to do what it did before."""
 
@@ -75,15 +78,21 @@ class World:
         self.reported = reported
         self.attributes = Attributes(project, self._stored_by, self._evaluate)
         self.patched: dict[tuple[int, str], Value] = {}
-        self.transparent: set[int] = set()
-        """Decorators (by their syntax) that were seen to return the very function they were given."""
+        self.transparent: set[tuple[str, int, int]] = set()
+        """Decorators (by their place) that were seen to return the very function they were given."""
         self._syntax: dict[tuple[str, int], tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None] = {}
         self._stored: dict[tuple[str, int, int], dict[str, Value]] = {}
-        self._decorated: dict[tuple[int, int], Value] = {}
-        self._visits: dict[int, set[int]] = {}
+        self._decorated: dict[tuple[object, int], Value] = {}
+        self._visits: dict[tuple[str, int, int], set[int]] = {}
         self._walks = 0
-        self._returned: dict[int, Value] = {}
+        self._returned: dict[tuple[str, int, int], Value] = {}
         self._dressed: set[int] = set()
+
+    def trim(self) -> None:
+        """Let go of syntax once there is much of it: it is parsed again where it is needed again."""
+        if len(self._syntax) > _SYNTAX:
+            self._syntax.clear()
+            self._decorated.clear()
 
     def next_number(self) -> int:
         """A number for a walk, its own."""
@@ -113,7 +122,7 @@ class World:
 
     def decorated(self, function: Function) -> Value:
         """What a function's name means once its decorators were applied."""
-        key = (id(function.node), id(function.owner))
+        key = (function.place, id(function.owner))
         found = self._decorated.get(key)
         if found is None:
             self._decorated[key] = Value(Kind.FUNCTION, objects=(function,))
@@ -141,17 +150,17 @@ class World:
             if _short(node):
                 return None
             return INPUT
-        visits = self._visits.setdefault(id(node), set())
+        visits = self._visits.setdefault(function.place, set())
         if walk.number in visits:
             return None
         if len(visits) < _VISITS:
             visits.add(walk.number)
             return None
-        return self._returned.get(id(node), INPUT)
+        return self._returned.get(function.place, INPUT)
 
     def returned(self, function: Function, value: Value) -> None:
         """Remember what kind of value a helper returns."""
-        self._returned[id(function.node)] = Value(value.kinds, classes=value.classes, inputs=value.inputs)
+        self._returned[function.place] = Value(value.kinds, classes=value.classes, inputs=value.inputs)
 
     def decorate_class(self, info: ClassInfo) -> None:
         """Apply the decorators of a class, once: what they bind on it stands in for its methods."""
@@ -225,6 +234,7 @@ class Walk(Expressions):
         self.feeding: tuple[Path, ...] = ()
         self.roots: dict[tuple[Root, str, str], Value] = {}
         self.walked: dict[tuple[object, ...], Value] = {}
+        self.environments: list[Environment] = []
         self.statements = 0
         self.block_count = 0
         self.number = world.next_number()
@@ -292,12 +302,12 @@ class Walk(Expressions):
         if functions and all(item.file.path not in self.world.reported for item in functions):
             # What a wrapper outside the scanned files writes is not reported: what matters is the function it wraps.
             return value
-        nodes = [id(item.node) for item in functions]
-        if nodes and all(node in self.world.transparent for node in nodes):
+        places = [item.place for item in functions]
+        if places and all(place in self.world.transparent for place in places):
             return value
         result = self.call(applied, [value], {}, decorator)
         if result.objects == value.objects:
-            self.world.transparent.update(nodes)
+            self.world.transparent.update(places)
         return result if any(not isinstance(item, External) for item in result.objects) else value
 
     def hooks(self, info: ClassInfo) -> tuple[list[tuple[Value, Value]], list[tuple[Value, Value]]]:
@@ -391,7 +401,7 @@ class Walk(Expressions):
         if any(active.function.node is function.node for active in self.stack):
             return NOTHING
         key = (
-            id(function.node),
+            function.place,
             id(function.environment),
             tuple(a.signature() for a in args),
             tuple((k, v.signature()) for k, v in kwargs.items()),
@@ -409,7 +419,9 @@ class Walk(Expressions):
         if node is not None and self.stack:
             self.now.line = getattr(node, "lineno", 0) + self.now.function.offset
         scope = f"{function.file.path}:{function.name}"
+        # Kept, so that no other environment gets its identity while results are remembered by it.
         environment = Environment(function.environment, persistent=self.recorder is None, scope=scope)
+        self.environments.append(environment)
         with self.activation(function, environment, args[0] if args else None) as current:
             self._bind(function, args, kwargs, environment)
             if isinstance(function.node, ast.Lambda):

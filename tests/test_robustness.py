@@ -1,0 +1,593 @@
+"""The same write is found however it is spelled, named and placed; no source, however odd, stops a scan."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from marked import in_net, read, shown, whole
+from test_reach import CASES
+
+from modelguard.findings import Finding, ScanReport, Severity
+from modelguard.scan.engine import scan_paths, scan_source
+from modelguard.settings import Settings
+
+fast = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+each_case = pytest.mark.parametrize("marked", CASES.values(), ids=list(CASES))
+
+
+def scan(source: str, **more: bool) -> ScanReport:
+    return scan_source(source, path="net.py", settings=Settings(**more))
+
+
+def known(findings: tuple[Finding, ...]) -> list[tuple[object, ...]]:
+    """All of a finding but its place and its words."""
+    return sorted(
+        (f.code, f.severity.value, f.attribute or "", f.carried, f.guard.value, f.class_name or "", len(f.chain)) for f in findings
+    )
+
+
+# One write in many spellings. A layer takes (the name that means the module, the lines that write) one step further from `self`.
+
+PLAIN = [
+    "{net}.mean = {value}",
+    "{net}.mean: torch.Tensor = {value}",
+    "{net}.mean, unused = {value}, 1",
+    "[unused, {net}.mean] = [1, {value}]",
+    "unused = {net}.mean = {value}",
+    "for {net}.mean in ({value},):\n    pass",
+    'setattr({net}, "mean", {value})',
+    '{net}.__setattr__("mean", {value})',
+    'object.__setattr__({net}, "mean", {value})',
+    'nn.Module.__setattr__({net}, "mean", {value})',
+    '{net}.__dict__["mean"] = {value}',
+    '{net}.__dict__.update(mean={value})',
+    'vars({net})["mean"] = {value}',
+    '{net}._buffers["mean"] = {value}',
+    '{net}._buffers.update(mean={value})',
+    'attribute = "mean"\nsetattr({net}, attribute, {value})',
+    'if x.numel():\n    {net}.mean = {value}',
+    "{net}.mean = value = {value}",
+]
+ALIASING = [
+    "{new} = {net}\n{body}",
+    "{new}, unused = {net}, x\n{body}",
+    "(unused, ({new}, other)) = (x, ({net}, x))\n{body}",
+    "({new} := {net})\n{body}",
+    "if ({new} := {net}) is not None:\n    {body4}",
+    "for {new} in [{net}]:\n    {body4}",
+    "for unused, {new} in enumerate([{net}]):\n    {body4}",
+    "for unused, {new} in zip(x, ({net},)):\n    {body4}",
+    "{new} = {net} if x.numel() else {net}\n{body}",
+    "{new} = x.numel() and {net} or {net}\n{body}",
+    "{new} = [{net}][0]\n{body}",
+    '{new} = {{"net": {net}}}["net"]\n{body}',
+    "{new} = same({net})\n{body}",
+    "with entered({net}) as {new}:\n    {body4}",
+    "with contextlib.nullcontext({net}) as {new}:\n    {body4}",
+    "while True:\n    {new} = {net}\n    {body4}\n    break",
+    "try:\n    {new} = {net}\nfinally:\n    pass\n{body}",
+    "match {net}:\n    case {new}:\n        {body8}",
+]
+CALLING = [
+    "def {new}_write({new}, x):\n    {body4}\n{new}_write({net}, x)",
+    "def {new}_write(x, {new}={net}):\n    {body4}\n{new}_write(x)",
+    "def {new}_write(*, x, {new}):\n    {body4}\n{new}_write({new}={net}, x=x)",
+    "def {new}_write(x):\n    {new} = {net}\n    {body4}\n{new}_write(x)",
+    "def {new}_write({new}, x):\n    {body4}\nfunctools.partial({new}_write, {net})(x)",
+    "def {new}_write({new}):\n    {body4}\n    return x\nlist(map({new}_write, [{net}]))",
+    "def {new}_write({new}):\n    {body4}\n    yield x\nlist({new}_write({net}))",
+    "def {new}_write({new}):\n    {body4}\n    return x\n[{new}_write(each) for each in ({net},)]",
+    "def {new}_write({new}, x):\n    {body4}\n(lambda one: {new}_write(one, x))({net})",
+    "def {new}_write({new}, x):\n    {body4}\napply({new}_write, {net}, x)",
+]
+OUTSIDE = [
+    "@METHOD {net}.{new}_write(x)",
+    "@METHOD type({net}).{new}_write({net}, x)",
+    "@METHOD {new}_bound = {net}.{new}_write\n{new}_bound(x)",
+    '@METHOD getattr({net}, "{new}_write")(x)',
+    "@FUNCTION {new}_write({net}, x)",
+    "@FUNCTION {new}_write({new}={net}, x=x)",
+    "@FUNCTION {new}_write(*({net}, x))",
+    "@FUNCTION unused = [{new}_write({net}, x)]",
+]
+BEFORE = """
+def same(net):
+    return net
+
+
+def apply(function, *args):
+    return function(*args)
+
+
+@contextlib.contextmanager
+def entered(net):
+    yield net
+"""
+
+
+def spelled(layers: list[str], plain: str) -> str:
+    """A module in which one write is spelled `plain`, behind `layers` of aliases and calls, the outermost first."""
+    names = ["self", *(f"net{number}" for number in range(len(layers)))]
+    body = plain.format(net=names[-1], value="x.mean(0)")
+    before, methods = BEFORE, ""
+    for layer, net, new in reversed(list(zip(layers, names, names[1:], strict=False))):
+        place, _, form = layer.partition(" ") if layer.startswith("@") else ("", "", layer)
+        if place == "@METHOD":
+            methods += f"\ndef {new}_write({new}, x):\n{indent(body, '    ')}\n"
+        elif place == "@FUNCTION":
+            before += f"\n\ndef {new}_write({new}, x):\n{indent(body, '    ')}\n"
+        deeper = {f"body{by}": body.replace("\n", "\n" + " " * by) for by in (4, 8)}
+        body = form.format(net=net, new=new, body=body, **deeper)
+    methods += f"\ndef forward(self, x):\n{indent(body, '    ')}\n    return x - self.mean\n"
+    return in_net(methods, before)
+
+
+ONE_WRITE = [("MG101", Severity.ERROR, "self.mean")]
+
+
+def serious(report: ScanReport) -> list[tuple[str, Severity, str | None]]:
+    return [(f.code, f.severity, f.attribute) for f in report.findings if f.severity is not Severity.NOTE]
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_one_write_in_many_spellings(plain: str) -> None:
+    assert serious(scan(spelled([], plain))) == ONE_WRITE
+
+
+@pytest.mark.parametrize("layer", [*ALIASING, *CALLING, *OUTSIDE])
+def test_one_write_behind_many_aliases(layer: str) -> None:
+    assert serious(scan(spelled([layer], PLAIN[0]))) == ONE_WRITE
+
+
+@fast
+@given(st.lists(st.sampled_from([*ALIASING, *CALLING, *OUTSIDE]), max_size=3), st.sampled_from(PLAIN))
+def test_spellings_combine(layers: list[str], plain: str) -> None:
+    assert serious(scan(spelled(layers, plain))) == ONE_WRITE
+
+
+# Names
+
+
+class Renamed(ast.NodeTransformer):
+    """Gives every parameter and local of some names another one, wherever they stand."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.copy_location(ast.Name(self.names.get(node.id, node.id), node.ctx), node)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        self.generic_visit(node)
+        node.arg = self.names.get(node.arg, node.arg)
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> ast.keyword:
+        self.generic_visit(node)
+        node.arg = self.names.get(node.arg or "", node.arg)
+        return node
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.Nonlocal:
+        node.names = [self.names.get(name, name) for name in node.names]
+        return node
+
+
+LOCALS = "self net x y module layer value items kept history cache names name index forward args kwargs mask node rows row".split()
+
+
+def renamed(source: str, names: dict[str, str]) -> str:
+    return ast.unparse(Renamed(names).visit(ast.parse(source)))
+
+
+@each_case
+def test_other_names_change_nothing(marked: str) -> None:
+    source = read(marked).text
+    names = {name: f"q{number}" for number, name in enumerate(LOCALS) if name not in ("forward", "args", "kwargs")}
+    before, after = (scan(renamed(source, each)).findings for each in ({}, names))
+    back = {new: old for old, new in names.items()}
+    named = [f.attribute and ".".join([back.get(f.attribute.split(".")[0], f.attribute.split(".")[0]), *f.attribute.split(".")[1:]]) for f in after]
+    assert sorted(str(name) for name in named) == sorted(str(f.attribute) for f in before)
+    assert [(f.code, f.severity, f.carried, f.guard, f.location.line) for f in after] == [
+        (f.code, f.severity, f.carried, f.guard, f.location.line) for f in before
+    ]
+
+
+@fast
+@given(st.sampled_from(list(CASES.values())), st.permutations(LOCALS))
+def test_swapped_names_change_nothing(marked: str, order: list[str]) -> None:
+    source = read(marked).text
+    names = {old: "z" + new for old, new in zip(LOCALS, order, strict=True)}
+    before, after = (known(scan(renamed(source, each)).findings) for each in ({}, names))
+    back = {new: old for old, new in names.items()}
+    restored = []
+    for code, severity, attribute, *rest in after:
+        first, dot, last = str(attribute).partition(".")
+        restored.append((code, severity, back.get(first, first) + dot + last, *rest))
+    assert sorted(restored) == before
+
+
+# Places
+
+
+def statements(source: str) -> Iterator[tuple[int, int]]:
+    """(line, column) of the statements that something can be put before."""
+    lines = source.split("\n")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt) and not getattr(node, "decorator_list", []):
+            line = lines[node.lineno - 1]
+            if not line[: node.col_offset].strip() and not line.lstrip().startswith("elif"):
+                yield node.lineno, node.col_offset
+
+
+UNRELATED = ["", "# a remark on self.mean = x", "pass", "unrelated = 1", "print()", "assert True", "import json", "unrelated: int"]
+
+
+@fast
+@given(st.sampled_from(list(CASES.values())), st.data())
+def test_fingerprints_survive_unrelated_lines(marked: str, data: st.DataObject) -> None:
+    source = read(marked).text
+    lines = source.split("\n")
+    places = data.draw(st.lists(st.sampled_from(sorted(set(statements(source)))), min_size=1, max_size=6, unique=True))
+    for number, column in sorted(places, reverse=True):
+        lines.insert(number - 1, " " * column + data.draw(st.sampled_from(UNRELATED)))
+    before, after = scan(source).findings, scan("\n".join(lines)).findings
+    assert [f.fingerprint for f in after] == [f.fingerprint for f in before]
+    moved = [sum(number <= f.location.line for number, _ in places) for f in before]
+    assert [f.location.line for f in after] == [f.location.line + by for f, by in zip(before, moved, strict=True)]
+
+
+@each_case
+def test_a_subclass_that_changes_nothing_adds_nothing(marked: str) -> None:
+    source = read(marked).text
+    names = [node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    more = "".join(f"\n\nclass More{name}({name}):\n    def described(self):\n        return 1\n" for name in names)
+    before, after = scan(source).findings, scan(source + more).findings
+    assert known(after) == known(before)
+    assert {f.entry_points for f in after} >= {f.entry_points for f in before} or len(after) == len(before)
+
+
+@each_case
+def test_the_filter_loses_nothing(marked: str) -> None:
+    source = read(marked).text
+    assert known(scan(source).findings) == known(scan(source, filter_facts=False).findings)
+
+
+# Any Python
+
+NAMES = st.sampled_from(["self", "x", "a", "b", "Net", "Other", "helper", "torch", "nn", "super", "print", "setattr", "list"])
+ATTRIBUTES = st.sampled_from(["mean", "n", "items", "cache", "layers", "training", "data", "forward", "step", "shape", "update", "append", "__dict__"])
+CONSTANTS = st.sampled_from(["0", "1", "None", "True", "False", "'mean'", "...", "1.5", "b''", "f'{x}'", "''"])
+
+
+def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    two = st.tuples(inner, inner)
+    return st.one_of(
+        st.tuples(inner, ATTRIBUTES).map(lambda t: f"({t[0]}).{t[1]}"),
+        two.map(lambda t: f"({t[0]})[{t[1]}]"),
+        two.map(lambda t: f"({t[0]})[{t[1]}:, ...]"),
+        two.map(lambda t: f"({t[0]})({t[1]})"),
+        two.map(lambda t: f"({t[0]})(*({t[1]}), **({t[0]}))"),
+        st.tuples(inner, ATTRIBUTES, inner).map(lambda t: f"({t[0]}).{t[1]}({t[2]})"),
+        st.tuples(inner, ATTRIBUTES, inner).map(lambda t: f"setattr(({t[0]}), '{t[1]}', {t[2]})"),
+        two.map(lambda t: f"({t[0]}, {t[1]})"),
+        two.map(lambda t: f"[{t[0]}, *({t[1]})]"),
+        two.map(lambda t: f"{{({t[0]}): ({t[1]}), **({t[1]})}}"),
+        two.map(lambda t: f"({t[0]}) + ({t[1]})"),
+        two.map(lambda t: f"({t[0]}) is not ({t[1]})"),
+        two.map(lambda t: f"({t[0]}) in ({t[1]}) < ({t[0]})"),
+        two.map(lambda t: f"({t[0]}) and not ({t[1]}) or ({t[0]})"),
+        two.map(lambda t: f"({t[0]}) if ({t[1]}) else ({t[0]})"),
+        two.map(lambda t: f"[({t[0]}) for a in ({t[1]}) if a]"),
+        two.map(lambda t: f"{{a: b for a, b in ({t[1]}) for b in ({t[0]})}}"),
+        two.map(lambda t: f"(({t[0]}) for self.n in ({t[1]}))"),
+        two.map(lambda t: f"(lambda self, *x, b=({t[0]}): ({t[1]}))"),
+        inner.map(lambda t: f"(a := ({t}))"),
+        inner.map(lambda t: f"(yield ({t}))"),
+        inner.map(lambda t: f"(yield from ({t}))"),
+        inner.map(lambda t: f"f'{{({t})!r:>{{x}}}}'".replace("'mean'", "x").replace("f'{x}'", "x").replace("''", "x").replace("b''", "x")),
+    )
+
+
+EXPRESSIONS = st.recursive(st.one_of(NAMES, CONSTANTS), compound, max_leaves=6)
+TARGETS = st.recursive(
+    st.one_of(
+        NAMES.filter(lambda name: name not in ("torch", "nn")),
+        st.tuples(EXPRESSIONS, ATTRIBUTES).map(lambda t: f"({t[0]}).{t[1]}"),
+        st.tuples(EXPRESSIONS, EXPRESSIONS).map(lambda t: f"({t[0]})[{t[1]}]"),
+    ),
+    lambda inner: st.tuples(inner, inner).map(lambda t: f"[{t[0]}, *{t[1]}]") | st.tuples(inner, inner).map(lambda t: f"({t[0]}, {t[1]})"),
+    max_leaves=4,
+)
+SINGLE = TARGETS.filter(lambda target: not target.startswith("[") and not (target.startswith("(") and target.endswith(")")))
+SIMPLE = st.one_of(
+    st.tuples(TARGETS, EXPRESSIONS).map(lambda t: f"{t[0]} = {t[1]}"),
+    st.tuples(TARGETS, TARGETS, EXPRESSIONS).map(lambda t: f"{t[0]} = {t[1]} = {t[2]}"),
+    st.tuples(SINGLE, EXPRESSIONS).map(lambda t: f"{t[0]} += {t[1]}"),
+    st.tuples(SINGLE, EXPRESSIONS, EXPRESSIONS).map(lambda t: f"{t[0]}: {t[1]} = {t[2]}"),
+    SINGLE.map(lambda target: f"del {target}"),
+    EXPRESSIONS,
+    EXPRESSIONS.map(lambda value: f"return {value}"),
+    EXPRESSIONS.map(lambda value: f"raise {value}"),
+    EXPRESSIONS.map(lambda value: f"assert {value}, {value}"),
+    st.sampled_from(["pass", "break", "continue", "global a, step", "nonlocal b", "import helper", "from . import Other as a", "from .a import *", "return"]),
+)
+
+
+def block(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    body = st.lists(inner, min_size=1, max_size=3).map(lambda lines: indent("\n".join(lines), "    "))
+    return st.one_of(
+        st.tuples(EXPRESSIONS, body, body).map(lambda t: f"if {t[0]}:\n{t[1]}\nelif {t[0]}:\n{t[2]}\nelse:\n{t[1]}"),
+        st.tuples(TARGETS, EXPRESSIONS, body).map(lambda t: f"for {t[0]} in {t[1]}:\n{t[2]}\nelse:\n{t[2]}"),
+        st.tuples(EXPRESSIONS, body).map(lambda t: f"while {t[0]}:\n{t[1]}"),
+        st.tuples(EXPRESSIONS, TARGETS, body).map(lambda t: f"with ({t[0]}) as {t[1]}, {t[0]}:\n{t[2]}"),
+        st.tuples(EXPRESSIONS, body, body).map(
+            lambda t: f"try:\n{t[1]}\nexcept ({t[0]}) as a:\n{t[2]}\nexcept AttributeError:\n{t[1]}\nelse:\n{t[2]}\nfinally:\n{t[1]}"
+        ),
+        st.tuples(EXPRESSIONS, body, body).map(
+            lambda t: f"match {t[0]}:\n    case [a, *b] if {t[0]}:\n{indent(t[1], '    ')}\n    case Net(n=x) | {{'k': x}}:\n{indent(t[2], '    ')}"
+        ),
+        st.tuples(EXPRESSIONS, body).map(lambda t: f"@helper\n@({t[0]})\ndef step(self, a={t[0]}, /, b=1, *args, x: 'int', **kw):\n{t[1]}"),
+        body.map(lambda t: f"async def step():\n{t}"),
+        st.tuples(NAMES, body).map(lambda t: f"class Other({t[0]}, metaclass={t[0]}):\n{t[1]}"),
+    )
+
+
+SOUP = st.lists(st.recursive(SIMPLE, block, max_leaves=5), min_size=1, max_size=5).map("\n".join)
+
+
+def well_placed(report: ScanReport, source: str) -> list[Finding]:
+    """The findings that stand where there is no such text."""
+    lines = source.split("\n")
+    wrong = []
+    for finding in report.findings:
+        _, line, column, end_line, end_column = finding.location
+        inside = 1 <= line <= end_line <= len(lines) and 1 <= column <= len(lines[line - 1]) and end_column <= len(lines[end_line - 1]) + 1
+        if not inside or (line, column) >= (end_line, end_column) or finding.source_line != lines[line - 1]:
+            wrong.append(finding)
+    return wrong
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(SOUP, SOUP, SOUP)
+def test_any_python_is_scanned(forward: str, helper: str, outside: str) -> None:
+    methods = f"def forward(self, x, b=None):\n{indent(forward, '    ')}\n\ndef step(self, a=0):\n{indent(helper, '    ')}"
+    source = in_net(methods, f"def helper(a):\n{indent(outside, '    ')}")
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        assume(False)
+    report = scan(source)
+    assert well_placed(report, source) == []
+    assert report.module_classes >= 2
+    assert [f for f in report.findings if f.code == "MG901"] == [] == list(report.diagnostics)
+    assert known(scan(source, filter_facts=False).findings) == known(report.findings)
+
+
+@fast
+@given(st.text())
+def test_any_text_is_scanned(text: str) -> None:
+    report = scan(text)
+    try:
+        ast.parse(text.encode("utf-8", "surrogatepass"))
+    except (SyntaxError, ValueError):
+        assert [f.code for f in report.findings] == ["MG901"]
+    else:
+        assert report.findings == ()
+
+
+@fast
+@given(st.binary())
+def test_any_bytes_are_scanned(content: bytes) -> None:
+    report = scan_source(content, path="net.py")
+    assert [f.code for f in report.findings if f.location.path != "net.py" or f.code != "MG901"] == []
+
+
+# Bad input, on disk
+
+SOUND = whole("""
+    class Sound(nn.Module):
+        def forward(self, x):
+            self.last = x.detach()  # <- MG103 warning self.last
+            return x
+""")
+
+
+def beside_sound(tmp_path: Path, content: bytes) -> ScanReport:
+    """Scan a folder that holds a bad file and a sound one; the sound one must be scanned whatever the other is."""
+    source = read(SOUND)
+    (tmp_path / "sound.py").write_text(source.text, encoding="utf-8")
+    (tmp_path / "bad.py").write_bytes(content)
+    report = scan_paths([tmp_path])
+    assert shown(f for f in report.findings if f.location.path.endswith("sound.py")) == source.expected
+    return report
+
+
+def of_bad(report: ScanReport) -> list[Finding]:
+    return [f for f in report.findings if f.location.path.endswith("bad.py")]
+
+
+def said_of_bad(report: ScanReport) -> list[str]:
+    """What findings and diagnostics say of the bad file as a whole."""
+    named = [d.message for d in report.diagnostics if d.path.endswith("bad.py")]
+    return named + [f.message for f in of_bad(report) if f.code == "MG901"]
+
+
+DEEP = 1_000
+NESTED = {
+    "parentheses": f"y = {'(' * DEEP}x{')' * DEEP}",
+    "lists": f"y = {'[' * DEEP}x{']' * DEEP}",
+    "sum": "y = " + " + ".join(["x"] * DEEP),
+    "and": "y = " + " and ".join(["x"] * DEEP),
+    "negations": "y = " + "not " * DEEP + "x",
+    "minus": "y = " + "-" * DEEP + "x",
+    "attributes": "y = x" + ".a" * DEEP,
+    "items": "y = x" + "[0]" * DEEP,
+    "calls": "y = x" + ".a()" * DEEP,
+    "calls-in-calls": f"y = {'f(' * DEEP}x{')' * DEEP}",
+    "lambdas": "y = " + "lambda: " * DEEP + "x",
+    "conditionals": "y = " + "x if x else " * DEEP + "x",
+    "elif": "if x == 0:\n    pass\n" + "".join(f"elif x == {n}:\n    y = {n}\n" for n in range(1, DEEP)),
+    "comparisons": "y = " + " < ".join(["x"] * DEEP),
+    "strings": "y = " + "\n    ".join(["("] + ["'a'"] * DEEP + [")"]),
+    "statements": "\n".join(f"y = {n}" for n in range(5 * DEEP)),
+    "assignments": " = ".join([f"y{n}" for n in range(DEEP)]) + " = x",
+    "arguments": f"f({', '.join(f'a{n}=x' for n in range(DEEP))})",
+    "with": "with " + ", ".join(["x"] * DEEP) + ":\n    pass",
+}
+
+
+@pytest.mark.parametrize("body", NESTED.values(), ids=list(NESTED))
+@pytest.mark.parametrize("place", ["file", "forward", "helper"])
+def test_deep_nesting(tmp_path: Path, body: str, place: str) -> None:
+    if place == "file":
+        source = f"def f(x):\n{indent(body, '    ')}\n\n\n{read(SOUND).text}"
+    elif place == "forward":
+        source = read(whole("class Net(nn.Module):\n    def forward(self, x, f=None):\n" + indent(body, " " * 8) + "\n        self.last = x.detach()\n")).text
+    else:
+        source = read(in_net(f"def step(self, x, f=None):\n{indent(body, '    ')}\n\ndef forward(self, x):\n    self.step(x)\n    self.last = x.detach()\n")).text
+    report = beside_sound(tmp_path, source.encode())
+    try:
+        ast.parse(source)
+    except (SyntaxError, RecursionError, MemoryError):
+        assert said_of_bad(report) != []
+    else:
+        assert said_of_bad(report) != [] or [f.attribute for f in of_bad(report)] == ["self.last"]
+
+
+@pytest.mark.parametrize("body", ["if x:\n{}", "for x in x:\n{}", "while x:\n{}", "with x:\n{}", "try:\n{}\nfinally:\n    pass", "def f():\n{}", "class F:\n{}"])
+def test_deep_blocks(tmp_path: Path, body: str) -> None:
+    inner = "self.last = x"
+    for _ in range(90):
+        inner = body.format(indent(inner, " "))
+        inner = inner.replace("    pass", " pass")
+    source = whole("class Net(nn.Module):\n    def forward(self, x):\n" + indent(inner, " " * 8) + "\n")
+    report = beside_sound(tmp_path, source.encode())
+    assert said_of_bad(report) != [] or [f.attribute for f in of_bad(report)] in (["self.last"], [])
+
+
+@pytest.mark.parametrize("depth", [30, 300, 3_000])
+def test_a_long_line_of_helpers(depth: int) -> None:
+    helpers = "\n\n".join(f"def step{n}(self, x):\n    return self.step{n + 1}(x)" for n in range(depth))
+    source = in_net(f"def forward(self, x):\n    self.last = x\n    return self.step0(x)\n\n{helpers}\n\ndef step{depth}(self, x):\n    return x")
+    assert [f.attribute for f in scan(source).findings] == ["self.last"]
+
+
+@pytest.mark.parametrize("depth", [30, 300])
+def test_a_long_line_of_bases(depth: int) -> None:
+    bases = "".join(f"\n\nclass B{n + 1}(B{n}):\n    pass\n" for n in range(depth))
+    first = "class B0(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('mean', None)\n"
+    last = f"\n\nclass Net(B{depth}):\n    def forward(self, x):\n        self.mean = x\n        return x\n"
+    assert serious(scan(whole(first + bases + last))) == ONE_WRITE
+
+
+def test_a_generated_megabyte(tmp_path: Path) -> None:
+    table = "TABLE = {\n" + "".join(f"    'key{n}': [{n}, {n}, {n}, {n}],\n" for n in range(20_000)) + "}\n"
+    methods = "".join(f"    def step{n}(self, x):\n        y = x + {n}\n        return y\n\n" for n in range(5_000))
+    source = read(SOUND).text + "\n" + methods + "\n" + table
+    assert len(source) > 1_000_000
+    assert [f.attribute for f in of_bad(beside_sound(tmp_path, source.encode()))] == ["self.last"]
+
+
+WRITES = """\
+from torch import nn
+
+
+class Net(nn.Module):
+\tdef forward(self, x):
+\t\t"é"; self.last = x.detach()
+\t\treturn x
+"""
+ENCODED = {
+    "line-feeds": WRITES.encode(),
+    "crlf": WRITES.replace("\n", "\r\n").encode(),
+    "carriage-returns": WRITES.replace("\n", "\r").encode(),
+    "mixed-line-ends": WRITES.replace("\n", "\r\n", 3).encode(),
+    "no-last-line-end": WRITES.rstrip("\n").encode(),
+    "bom": b"\xef\xbb\xbf" + WRITES.encode(),
+    "latin-1": ("# coding: latin-1\n" + WRITES).encode("latin-1"),
+    "cp1252-on-the-second-line": ("#!/usr/bin/python\n# vim: fileencoding=cp1252\n" + WRITES).encode("cp1252"),
+    "form-feed": WRITES.replace("\n\n\n", "\n\f\n\n").encode(),
+    "form-feed-before-the-line": WRITES.replace("\t\t\"é\"", "\f\t\t\"é\"").encode(),
+    "vertical-tab-in-a-comment": ("# a \v b \x1c c \u2028 d \x85\n" + WRITES).encode(),
+    "line-continued": WRITES.replace("self.last = x", "self.last = \\\n\t\t\tx").encode(),
+    "spaces-and-tabs": WRITES.replace("\t\t", " \t ").encode(),
+}
+
+
+@pytest.mark.parametrize("content", ENCODED.values(), ids=list(ENCODED))
+def test_encodings_and_line_ends(tmp_path: Path, content: bytes) -> None:
+    report = beside_sound(tmp_path, content)
+    (finding,) = of_bad(report)
+    assert (finding.code, finding.attribute) == ("MG103", "self.last")
+    text = content.decode("utf-8-sig" if content[:2] != b"# " and content[:2] != b"#!" else "cp1252") if b"coding" in content else content.decode("utf-8-sig")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    line = next(number for number, line in enumerate(lines, 1) if "self.last" in line)
+    assert finding.source_line == lines[line - 1]
+    assert (finding.location.line, finding.location.column) == (line, lines[line - 1].index("self.last") + 1)
+    assert finding.location.end_column == finding.location.column + len("self.last")
+
+
+@pytest.mark.parametrize(
+    ("before", "spelled"),
+    [
+        pytest.param("'é'; ", "self.last = x", id="two-bytes"),
+        pytest.param("'汉字'; ", "self.last = x", id="three-bytes"),
+        pytest.param("'😀'; ", "self.last = x", id="four-bytes"),
+        pytest.param("'é'; 'é'; ", "setattr(self, 'last', x)", id="call"),
+        pytest.param("'e\u0301'; ", "self.last = x", id="combining"),
+        pytest.param("größe = 'ß'; ", "self.last = größe", id="identifier"),
+    ],
+)
+def test_columns_count_characters(before: str, spelled: str) -> None:
+    source = whole(f"class Net(nn.Module):\n    def forward(self, x):\n        {before}{spelled}\n        return x\n")
+    (finding,) = scan(source).findings
+    line = source.split("\n")[finding.location.line - 1]
+    covered = line[finding.location.column - 1 : finding.location.end_column - 1]
+    assert covered in ("self.last", "setattr(self, 'last', x)")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "word"),
+    [
+        pytest.param(b"x = 1\0\n", 1, "NUL", id="nul"),
+        pytest.param(b"x = 1\ny = '\xe9'\n", 2, "0xe9", id="not-utf-8"),
+        pytest.param(b"# coding: klingon\n", 1, "klingon", id="unknown-encoding"),
+        pytest.param("x = 1".encode("utf-16"), 1, "UTF-16", id="utf-16"),
+        pytest.param(b"def f(:\n", 1, "syntax", id="syntax"),
+        pytest.param(b"def f():\nreturn 1\n", 2, "indent", id="indentation"),
+        pytest.param(b"print 'hello'\n", 1, "print", id="python-2"),
+        pytest.param(b"if x:\n\ty\n        z\n", 3, "tab", id="tabs-and-spaces"),
+        pytest.param(b"x = '''\n", 1, "string", id="unterminated"),
+        pytest.param(b"<<<<<<< HEAD\nx = 1\n", 1, "syntax", id="conflict"),
+        pytest.param(b"x = 0777\n", 1, "zero", id="old-octal"),
+        pytest.param(b"PK\x03\x04\xff\xfe" * 100, 1, "", id="archive"),
+    ],
+)
+def test_what_is_no_python_is_named_with_its_line(tmp_path: Path, content: bytes, line: int, word: str) -> None:
+    (finding,) = of_bad(beside_sound(tmp_path, content))
+    assert (finding.code, finding.location.line) == ("MG901", line)
+    assert word.lower() in finding.message.lower()
+    assert finding.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\f\n", b"# nothing\n", b"\xef\xbb\xbf", b'"""Words."""'], ids=repr)
+def test_an_empty_file_is_nothing_to_complain_of(tmp_path: Path, content: bytes) -> None:
+    report = beside_sound(tmp_path, content)
+    assert (of_bad(report), said_of_bad(report), report.files) == ([], [], 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system")
+def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere.py")
+    (tmp_path / "circle.py").symlink_to(tmp_path / "circle.py")
+    report = beside_sound(tmp_path, b"")
+    assert report.files == 2
