@@ -10,6 +10,11 @@ CALLS = {
             self.mean = x  # <- MG101 error self.mean
             return x
     """),
+    "entry-point-on-the-line-of-its-docstring": in_net('''
+        def forward(self, x):
+            """Words."""; setattr(self, "mean", x)  # <- MG101 error self.mean
+            return x
+    '''),
     "other-entry-point": in_net("""
         def forward_cuda(self, x):
             self.mean = x  # <- MG101 error self.mean

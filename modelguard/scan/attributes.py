@@ -81,7 +81,11 @@ def instance_of(info: ClassInfo | ExternalClass) -> Value:
     kinds = Kind.MODULE if info.is_module else Kind.OBJECT
     if config_class(info.name):
         kinds |= Kind.CONFIG
-    names = {item.dotted.rpartition(".")[2] for item in info.mro if isinstance(item, ExternalClass)} if isinstance(info, ClassInfo) else {info.name}
+    names = (
+        {item.dotted.rpartition(".")[2] for item in info.mro if isinstance(item, ExternalClass)}
+        if isinstance(info, ClassInfo)
+        else {info.name}
+    )
     for name in names & _ANNOTATIONS.keys() - {"Module", "Tensor"}:
         kinds |= _ANNOTATIONS[name] & (Kind.CONTAINER | Kind.PARAMETER | Kind.TUPLE)
     if kinds & Kind.CONTAINER:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.attributes import instance_of
+from modelguard.scan.conditions import predicate
 from modelguard.scan.project import ClassInfo
 from modelguard.scan.tables import (
     AMBIGUOUS_MUTATORS,
@@ -41,13 +43,16 @@ from modelguard.scan.tables import (
 from modelguard.scan.values import (
     INPUT,
     ITEM,
+    NO_FACTS,
     NONE,
     NOTHING,
     SPREAD,
     UNKNOWN,
     BoundMethod,
+    Check,
     ClassObject,
     External,
+    Facts,
     Function,
     Instance,
     ModuleObject,
@@ -55,6 +60,7 @@ from modelguard.scan.values import (
     Partial,
     Path,
     Super,
+    Test,
     Value,
     join,
     join_all,
@@ -96,7 +102,9 @@ _CONTAINERS = {
 }
 _COPIES = frozenset(("copy.copy", "copy.deepcopy", "dataclasses.replace", "copy.replace"))
 _DECORATES = frozenset(("functools.wraps", "functools.update_wrapper"))
-_SETTERS = frozenset(("builtins.setattr", "builtins.object.__setattr__", "builtins.super.__setattr__", "torch.nn.Module.__setattr__"))
+_SETTERS = frozenset(
+    ("builtins.setattr", "builtins.object.__setattr__", "builtins.super.__setattr__", "torch.nn.Module.__setattr__")
+)
 _DELETERS = frozenset(("builtins.delattr", "builtins.object.__delattr__", "torch.nn.Module.__delattr__"))
 
 
@@ -196,7 +204,9 @@ def _call_one_of(walk: Expressions, function: Value, args: Arguments, kwargs: Ke
     """A call of a function out of a table: which one is not known, so only what certainly fits it is seen."""
     ambiguous, walk.ambiguous = walk.ambiguous, True
     try:
-        return join_all(result for item in function.objects if (result := _call_object(walk, item, args, kwargs, node)) is not None)
+        return join_all(
+            result for item in function.objects if (result := _call_object(walk, item, args, kwargs, node)) is not None
+        )
     finally:
         walk.ambiguous = ambiguous
 
@@ -211,7 +221,17 @@ def _call_object(walk: Expressions, item: Object, args: Arguments, kwargs: Keywo
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else item.name
             path = Path(Root.GLOBAL, called, f"{item.file.path}:{item.node.lineno + item.offset}", ())
             kinds = result.content_kinds
-            walk.record(Operation.MEMOISE, path, node, node, value=result, declared=kinds, owner=Kind.NOTHING, verb=item.name, inputs=_inputs(args, kwargs))
+            walk.record(
+                Operation.MEMOISE,
+                path,
+                node,
+                node,
+                value=result,
+                declared=kinds,
+                owner=Kind.NOTHING,
+                verb=item.name,
+                inputs=_inputs(args, kwargs),
+            )
         return result
     if isinstance(item, ClassObject):
         return construct(walk, item, args, kwargs, node)
@@ -235,7 +255,12 @@ def construct(walk: Expressions, item: ClassObject, args: Arguments, kwargs: Key
     if not isinstance(info, ClassInfo) or info.is_module:
         walk.pass_out(args, kwargs)
         element = join_all(args) if args else None
-        return Value(made.kinds, classes=(info,), element=element.with_paths(()) if element is not None else None, inputs=_inputs(args, kwargs))
+        return Value(
+            made.kinds,
+            classes=(info,),
+            element=element.with_paths(()) if element is not None else None,
+            inputs=_inputs(args, kwargs),
+        )
     instance = Instance(info)
     inputs = _inputs(args, kwargs)
     value = Value(made.kinds, classes=(info,), objects=(instance,), inputs=inputs)
@@ -257,6 +282,8 @@ def construct(walk: Expressions, item: ClassObject, args: Arguments, kwargs: Key
 
 def method(walk: Expressions, receiver: Value, name: str, args: Arguments, kwargs: Keywords, node: ast.AST, used: bool) -> Value:
     """Call method `name` of `receiver`; `used` is False where the result is thrown away."""
+    if len(receiver.objects) == 1 and not receiver.classes and isinstance(receiver.objects[0], External):
+        return external(walk, f"{receiver.objects[0].dotted}.{name}", args, kwargs, node, receiver)
     results: list[Value] = []
     exact = [item for item in receiver.objects if not isinstance(item, (Function, BoundMethod))]
     for item in exact:
@@ -282,7 +309,9 @@ def method(walk: Expressions, receiver: Value, name: str, args: Arguments, kwarg
             walk.pass_out(args, kwargs)
             results.append(Value(Kind.TENSOR | Kind.UNKNOWN, inputs=_inputs(args, kwargs)))
             continue
-        taken = walk.attribute(Value(receiver.kinds, receiver.paths, (info,), (), receiver.element, inputs=receiver.inputs), name, node)
+        taken = walk.attribute(
+            Value(receiver.kinds, receiver.paths, (info,), (), receiver.element, inputs=receiver.inputs), name, node
+        )
         results.append(call(walk, taken, args, kwargs, node))
     if results and not all(result is UNKNOWN for result in results):
         return join_all(results)
@@ -392,7 +421,11 @@ def _builtin_method(
     if name in METADATA_METHODS:
         walk.touch(receiver, used=False)
         sized = name in SIZE_METHODS
-        return Value(Kind.NUMBER if args or name not in ("size", "stride") else Kind.TUPLE, about=receiver.paths, inputs=sized and receiver.inputs)
+        return Value(
+            Kind.NUMBER if args or name not in ("size", "stride") else Kind.TUPLE,
+            about=receiver.paths,
+            inputs=sized and receiver.inputs,
+        )
     if name == "keys" or name == "__len__":
         return Value(Kind.TUPLE, about=receiver.paths, inputs=receiver.inputs)
     if name in VIEW_METHODS and _may_be_tensor(receiver):
@@ -444,7 +477,13 @@ def _register(walk: Expressions, receiver: Value, name: str, args: Arguments, kw
     named = args[0] if args else kwargs.get("name", UNKNOWN)
     value = args[1] if len(args) > 1 else kwargs.get("tensor", kwargs.get("param", kwargs.get("module", NONE)))
     called = named.constant if isinstance(named.constant, str) else "*"
-    kept = Value(REGISTRATIONS[name] | (value.kinds & Kind.NONE), classes=value.classes, objects=(), inputs=value.inputs, element=value.element)
+    kept = Value(
+        REGISTRATIONS[name] | (value.kinds & Kind.NONE),
+        classes=value.classes,
+        objects=(),
+        inputs=value.inputs,
+        element=value.element,
+    )
     for path in receiver.paths:
         walk.record(Operation.REGISTER, path.step(called), node, node, value=kept, owner=receiver.kinds, verb=name)
     return NONE
@@ -459,7 +498,16 @@ def _register_hook(walk: Expressions, receiver: Value, name: str, args: Argument
         return UNKNOWN
     for path in receiver.paths:
         if walk.declared is None:
-            walk.record(Operation.REGISTER, path, node, node, value=Value(Kind.FUNCTION), declared=receiver.kinds, owner=receiver.kinds, verb=name)
+            walk.record(
+                Operation.REGISTER,
+                path,
+                node,
+                node,
+                value=Value(Kind.FUNCTION),
+                declared=receiver.kinds,
+                owner=receiver.kinds,
+                verb=name,
+            )
     if walk.recorder is not None and forward:
         arguments = [receiver, Value(Kind.TUPLE, element=INPUT, inputs=True)]
         call(walk, hook, arguments if name in HOOKS_BEFORE else [*arguments, INPUT], {}, node)
@@ -476,11 +524,22 @@ def _module_method(
         return receiver
     if name in MODULE_MOVERS and not receiver.kinds & Kind.ANY_TENSOR:
         for path in receiver.paths:
-            walk.record(Operation.SWAP, path, node, node, declared=receiver.kinds, owner=receiver.kinds, verb=name, inputs=_inputs(args, kwargs))
+            walk.record(
+                Operation.SWAP,
+                path,
+                node,
+                node,
+                declared=receiver.kinds,
+                owner=receiver.kinds,
+                verb=name,
+                inputs=_inputs(args, kwargs),
+            )
         return receiver
     if name in ("load_state_dict", "zero_grad"):
         for path in receiver.paths:
-            walk.record(Operation.IN_PLACE, path, node, node, declared=Kind.PARAMETER | Kind.BUFFER, owner=receiver.kinds, verb=name)
+            walk.record(
+                Operation.IN_PLACE, path, node, node, declared=Kind.PARAMETER | Kind.BUFFER, owner=receiver.kinds, verb=name
+            )
         return NONE
     if name == "apply" and args:
         call(walk, args[0], [walk.element_of(receiver)], {}, node)
@@ -590,7 +649,9 @@ def _accepts(function: Function, given: int, kwargs: Keywords) -> bool:
 def _write_out(walk: Expressions, value: Value, node: ast.AST, verb: str) -> None:
     for target in value.items or (value,):
         for path in target.paths:
-            walk.record(Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=target.kinds, verb=f"{verb}(out=)")
+            walk.record(
+                Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=target.kinds, verb=f"{verb}(out=)"
+            )
 
 
 def _hooked(walk: Expressions, args: Arguments, kwargs: Keywords) -> None:
@@ -606,9 +667,8 @@ def _inputs(args: Arguments, kwargs: Keywords) -> bool:
     return any(value.inputs for value in args) or any(value.inputs for value in kwargs.values())
 
 
+@lru_cache(maxsize=4096)
 def _predicate(name: str) -> Value | None:
-    from modelguard.scan.expressions import predicate
-
     test = predicate(name)
     return Value(Kind.BOOL, test=test) if test is not None else None
 
@@ -641,7 +701,9 @@ def external(
     if dotted in MUTATING_FUNCTIONS and len(args) > MUTATING_FUNCTIONS[dotted]:
         target = args[MUTATING_FUNCTIONS[dotted]]
         for path in target.paths:
-            walk.record(Operation.MUTATE, path.step(ITEM), where, where, declared=target.kinds, verb=last, inputs=_inputs(args, kwargs))
+            walk.record(
+                Operation.MUTATE, path.step(ITEM), where, where, declared=target.kinds, verb=last, inputs=_inputs(args, kwargs)
+            )
         return walk.element_of(target) if last.startswith("heappop") else NONE
     if package == "math":
         walk.pass_out(args, kwargs)
@@ -718,17 +780,23 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
         for position, keyword in RUNNING_STATISTICS[dotted]:
             target = kwargs.get(keyword) or (args[position] if position < len(args) else NOTHING)
             for path in target.paths:
-                walk.record(Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=target.kinds, verb=last, inputs=True)
+                walk.record(
+                    Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=target.kinds, verb=last, inputs=True
+                )
     if "out" in kwargs:
         _write_out(walk, kwargs["out"], node, last)
     inplace = kwargs.get("inplace")
     writes = last.endswith("_") and not last.endswith("__") and not last.startswith("_") and not last.startswith("is_")
-    if args and (writes or last.startswith("_foreach_") and last.endswith("_") or (inplace is not None and inplace.constant is True)):
+    if args and (
+        writes or (last.startswith("_foreach_") and last.endswith("_")) or (inplace is not None and inplace.constant is True)
+    ):
         target = args[0]
         if last.startswith("_foreach_"):
             target = walk.element_of(target)
         for path in target.paths:
-            walk.record(Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=target.kinds, verb=last, inputs=inputs)
+            walk.record(
+                Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=target.kinds, verb=last, inputs=inputs
+            )
         return target
     if last == "swap_tensors":
         for target in args:
@@ -748,9 +816,13 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
         part = Value(Kind.TENSOR, args[0].paths, inputs=inputs)
         return Value(Kind.TUPLE, element=part, inputs=inputs) if several else part
     _hooked(walk, args, kwargs)
-    if dotted.startswith(("torch.utils.checkpoint", "torch.cond", "torch.compile", "torch.vmap", "torch.func", "torch.ops.", "torch._")):
+    if dotted.startswith(
+        ("torch.utils.checkpoint", "torch.cond", "torch.compile", "torch.vmap", "torch.func", "torch.ops.", "torch._")
+    ):
         return Value(Kind.TENSOR | Kind.UNKNOWN, inputs=inputs)
-    if dotted.startswith(("torch.distributed", "torch.cuda", "torch.backends", "torch.utils", "torch.fx", "torch.profiler", "torch.compiler")):
+    if dotted.startswith(
+        ("torch.distributed", "torch.cuda", "torch.backends", "torch.utils", "torch.fx", "torch.profiler", "torch.compiler")
+    ):
         return Value(Kind.UNKNOWN, inputs=inputs)
     if last in TUPLES_OF_TENSORS:
         element = Value(Kind.TENSOR, inputs=inputs)
@@ -765,11 +837,24 @@ def _torch_class(walk: Expressions, dotted: str, last: str, args: Arguments, kwa
     if not info.is_module:
         kind = Kind.BUFFER if last.endswith("Buffer") else Kind.PARAMETER if last.endswith("Parameter") else Kind.OBJECT
         return Value(kind, inputs=_inputs(args, kwargs))
-    parts = [part for value in args for part in ([value.elements()] if value.kinds & (Kind.CONTAINER | Kind.TUPLE) else [value]) if part is not None]
-    element = join_all(parts) if parts and last in ("ModuleList", "Sequential", "ModuleDict", "ParameterList", "ParameterDict") else None
+    parts = [
+        part
+        for value in args
+        for part in ([value.elements()] if value.kinds & (Kind.CONTAINER | Kind.TUPLE) else [value])
+        if part is not None
+    ]
+    element = (
+        join_all(parts)
+        if parts and last in ("ModuleList", "Sequential", "ModuleDict", "ParameterList", "ParameterDict")
+        else None
+    )
     items = args[0].items if len(args) == 1 and last == "ModuleList" else None
     return Value(
-        Kind.MODULE, classes=(info,), element=element.with_paths(()) if element is not None else None, items=items, inputs=_inputs(args, kwargs)
+        Kind.MODULE,
+        classes=(info,),
+        element=element.with_paths(()) if element is not None else None,
+        items=items,
+        inputs=_inputs(args, kwargs),
     )
 
 
@@ -782,8 +867,6 @@ def _getattr(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST
 
 
 def _hasattr(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
-    from modelguard.scan.values import NO_FACTS, Check, Facts, Test
-
     name = args[1].constant if len(args) > 1 else None
     checks = tuple(Check(path.step(name), "missing") for path in args[0].paths) if args and isinstance(name, str) else ()
     return Value(Kind.BOOL, test=Test(NO_FACTS, Facts(checks=checks)) if checks else None)
@@ -849,7 +932,9 @@ def _memoise(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST
     functions = [item for item in args[0].objects if isinstance(item, Function)] if args else []
     if not functions:
         return Value(Kind.FUNCTION, objects=(External("functools.lru_cache"),))
-    memoised = tuple(Function(f.name, f.node, f.file, f.offset, f.owner, f.environment, f.bound, True) for f in functions)
+    memoised = tuple(
+        Function(f.name, f.node, f.file, f.offset, f.owner, f.environment, f.bound, True, f.facts) for f in functions
+    )
     return Value(Kind.FUNCTION, objects=memoised)
 
 

@@ -74,10 +74,19 @@ class Candidates:
         functions = [
             facts
             for file in files
-            for key, facts in (*file.facts.functions.items(), *(m for c in file.facts.classes.values() for m in c.methods.items()))
+            for key, facts in (
+                *file.facts.functions.items(),
+                *(m for c in file.facts.classes.values() for m in c.methods.items()),
+            )
             if key not in CONSTRUCTORS and key not in self._entry_points
         ]
         found = {facts.name for facts in functions if facts.may_write or facts.hands or facts.moves}
+        found.update(
+            facts.name
+            for file in files
+            for facts in file.facts.classes.values()
+            if any(method.may_write or method.hands for method in facts.methods.values())
+        )
         count = -1
         while count != len(found):
             count = len(found)
@@ -138,7 +147,9 @@ class Candidates:
             for base in symbol.ancestry():
                 self._accompany(region, base)
                 if base.file.path in self._reported:
-                    region.work.extend((base.file, base.facts.methods[key], base) for key in CONSTRUCTORS & base.facts.methods.keys())
+                    region.work.extend(
+                        (base.file, base.facts.methods[key], base) for key in CONSTRUCTORS & base.facts.methods.keys()
+                    )
             for companion in self._companions_of(symbol):
                 self._accompany(region, companion)
 
@@ -170,7 +181,9 @@ class Candidates:
             return False
         # What an entry point does to its own arguments is no state write, unless a class of its file says what they are.
         own = facts is method.facts
-        return not own or any(not item.is_module and facts.names & item.facts.methods.keys() for item in self._project.classes(file))
+        return not own or any(
+            not item.is_module and facts.names & item.facts.methods.keys() for item in self._project.classes(file)
+        )
 
     def _moves(self, info: ClassInfo, facts: FunctionFacts) -> bool:
         """Whether one of the attributes that a function calls `.to` or alike on may be a module."""

@@ -98,8 +98,10 @@ class _Scan:
         start = time.perf_counter()
         wanted = frozenset(file.path for file in self.files)
         entry_points = frozenset(self.settings.entry_points)
-        world = World(self.project, entry_points, wanted)
         candidates = Candidates(self.project, entry_points, wanted)
+        filtered = self.settings.filter_facts
+        writers = candidates.writers(self.files) if filtered else None
+        world = World(self.project, entry_points, wanted, writers)
         merged: dict[tuple[object, ...], StateWrite] = {}
         # Facts stay; what the walks make is short-lived, and some of it in cycles.
         gc.freeze()
@@ -113,7 +115,7 @@ class _Scan:
                 self.module_classes += 1
                 for method in _entries(info, entry_points):
                     self.entry_points += 1
-                    if not self.settings.filter_facts or candidates.may_write(info, method):
+                    if not filtered or candidates.may_write(info, method):
                         for write in self._walk(world, info, method):
                             if write.location.path in wanted:
                                 _merge(merged, write)

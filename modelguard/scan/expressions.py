@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 from modelguard.observation import Kind, Operation, Root
 from modelguard.scan import calls
-from modelguard.scan.calls import ALIAS, DROPPED, RECEIVER, USED
 from modelguard.scan.attributes import CONFIG_NAME, instance_of
+from modelguard.scan.calls import ALIAS, DROPPED, RECEIVER, USED
+from modelguard.scan.conditions import ALWAYS, NEVER, NO_TEST, TRAINING
 from modelguard.scan.facts import tensor_index
 from modelguard.scan.project import ClassInfo, ExternalClass, FunctionName, GlobalName, Method, SourceFile, Symbol
 from modelguard.scan.recorder import Recorder
 from modelguard.scan.tables import (
     CACHED_PROPERTIES,
-    CAPTURE_PREDICATES,
     METADATA_ATTRIBUTES,
     MODULE_DICTS,
-    SCRIPT_PREDICATES,
     SIZE_ATTRIBUTES,
     VIEW_ATTRIBUTES,
 )
@@ -57,14 +56,6 @@ if TYPE_CHECKING:
 _LONGEST = 16
 """Items up to which a tuple or list is known one by one."""
 
-_NO_TEST = Test(NO_FACTS, NO_FACTS)
-_TRAINING = Test(Facts(training=True), Facts(evaluating=True))
-_CAPTURED = Test(NO_FACTS, Facts(eager=True))
-_SCRIPTED = Test(Facts(dead=True), NO_FACTS)
-_ALWAYS = Test(NO_FACTS, Facts(dead=True))
-_NEVER = _SCRIPTED
-_CAPTURE_NAMES = frozenset(name.rpartition(".")[2] for name in CAPTURE_PREDICATES)
-_SCRIPT_NAMES = frozenset(name.rpartition(".")[2] for name in SCRIPT_PREDICATES)
 _PROPERTIES = frozenset(("property", "cached_property", "abc.abstractproperty", "functools.cached_property"))
 _MISSING_ERRORS = frozenset(("AttributeError", "KeyError", "IndexError", "Exception", "LookupError"))
 
@@ -148,9 +139,14 @@ class Expressions:
         return self.constant(node)
 
     def _name(self, node: ast.Name, mode: int) -> Value:
-        value = self.name(node.id)
-        self._seen(value, mode)
-        return value
+        activation = self.stack[-1]
+        environment = activation.environment
+        found = environment.names.get(node.id)
+        if found is None or environment.persistent or activation.globals:
+            found = self.name(node.id)
+        if mode >= ALIAS and found.paths:
+            self._seen(found, mode)
+        return found
 
     def _seen(self, value: Value, mode: int) -> None:
         if mode >= ALIAS:
@@ -167,7 +163,15 @@ class Expressions:
                     # A variable of an enclosing function that ran before the region: it outlives the step.
                     return self.root_value(Path(Root.CLOSURE, name, environment.scope, ()), value)
                 return value
-        symbol = self.world.project.resolve(self.now.function.file, name)
+        file = self.now.function.file
+        known = self.world.outside.get((file.path, name))
+        if known is not None:
+            return known
+        symbol = self.world.project.resolve(file, name)
+        if isinstance(symbol, str):
+            known = Value(Kind.UNKNOWN, objects=(External(symbol),))
+            self.world.outside[(file.path, name)] = known
+            return known
         if symbol is None:
             if name == "__class__" and self.now.function.owner is not None:
                 return Value(Kind.OBJECT, objects=(ClassObject(self.now.function.owner),))
@@ -183,7 +187,7 @@ class Expressions:
         if isinstance(symbol, (ClassInfo, ExternalClass)):
             return Value(Kind.OBJECT, objects=(ClassObject(symbol),))
         if isinstance(symbol, FunctionName):
-            function = self.world.function(symbol.file, symbol.facts.name, symbol.facts.line, symbol.facts.end_line)
+            function = self.world.function(symbol.file, symbol.facts)
             return self.world.decorated(function) if function is not None else UNKNOWN
         if isinstance(symbol, GlobalName):
             value = self.world.attributes.global_value(symbol)
@@ -260,7 +264,11 @@ class Expressions:
             sized = name in SIZE_ATTRIBUTES
             kinds = Kind.TUPLE if name == "shape" else Kind.NUMBER if sized else Kind.OBJECT
             return Value(kinds, about=base.paths, inputs=sized and base.inputs)
-        if name in VIEW_ATTRIBUTES and (self.is_tensor_like(base) or base.paths) and not base.kinds & (Kind.MODULE | Kind.CONFIG | Kind.CONTAINER):
+        if (
+            name in VIEW_ATTRIBUTES
+            and (self.is_tensor_like(base) or base.paths)
+            and not base.kinds & (Kind.MODULE | Kind.CONFIG | Kind.CONTAINER)
+        ):
             return base
         return None
 
@@ -301,7 +309,9 @@ class Expressions:
         if method is not None:
             return self._unbound(method, Value(Kind.OBJECT, objects=(ClassObject(info),)))
         holder = next((item for item in info.ancestry() if name in item.facts.attributes), info)
-        root = self.root_value(Path(Root.CLASS, holder.name, holder.file.path, ()), Value(Kind.OBJECT, objects=(ClassObject(holder),)))
+        root = self.root_value(
+            Path(Root.CLASS, holder.name, holder.file.path, ()), Value(Kind.OBJECT, objects=(ClassObject(holder),))
+        )
         value = self.world.attributes.class_level(holder, name) if name in holder.facts.attributes else UNKNOWN
         return value.with_paths((root.paths[0].step(name),))
 
@@ -326,7 +336,9 @@ class Expressions:
             if cached:
                 for path in base.paths:
                     inner = path.step(method.facts.name)
-                    self.record(Operation.CACHE_PROPERTY, inner, node, node, value=value, declared=value.kinds, verb="cached_property")
+                    self.record(
+                        Operation.CACHE_PROPERTY, inner, node, node, value=value, declared=value.kinds, verb="cached_property"
+                    )
                 return value.with_paths(tuple(path.step(method.facts.name) for path in base.paths))
             return value
         if "staticmethod" in decorators:
@@ -351,7 +363,11 @@ class Expressions:
         """Whether a value may be a tensor, as far as anything is known."""
         if value.kinds & Kind.ANY_TENSOR:
             return True
-        return bool(value.kinds & Kind.UNKNOWN) and not value.kinds & (Kind.MODULE | Kind.CONTAINER | Kind.CONFIG) and not value.objects
+        return (
+            bool(value.kinds & Kind.UNKNOWN)
+            and not value.kinds & (Kind.MODULE | Kind.CONTAINER | Kind.CONFIG)
+            and not value.objects
+        )
 
     def value_of(self, path: Path) -> Value:
         """A state path's value, from what its root is."""
@@ -402,7 +418,12 @@ class Expressions:
             return
         if name == "grad" or (name == "requires_grad" and all(path.root is Root.ARGUMENT for path in base.paths)):
             return
-        registered = operation is Operation.REBIND and base.kinds & Kind.MODULE and value.kinds & Kind.FUNCTION and not value.kinds & Kind.UNKNOWN
+        registered = (
+            operation is Operation.REBIND
+            and base.kinds & Kind.MODULE
+            and value.kinds & Kind.FUNCTION
+            and not value.kinds & Kind.UNKNOWN
+        )
         for path in base.paths:
             inner = path.step(name)
             replaces = base.kinds & Kind.MODULE and name in self.world.entry_points
@@ -497,7 +518,16 @@ class Expressions:
             elif not kinds & (Kind.CONTAINER | Kind.MODULE) and tensor_index(target.slice):
                 self.record(Operation.IN_PLACE, path, node, target, value=value, declared=kinds, verb="[...] =", inputs=inputs)
             else:
-                self.record(Operation.ITEM, path.step(ITEM), node, target, value=value, declared=kinds, owner=self._owner(path), inputs=inputs)
+                self.record(
+                    Operation.ITEM,
+                    path.step(ITEM),
+                    node,
+                    target,
+                    value=value,
+                    declared=kinds,
+                    owner=self._owner(path),
+                    inputs=inputs,
+                )
 
     def item_path(self, path: Path, index: ast.expr) -> Path:
         """The path of an item; an item of an instance's `__dict__` or `_buffers` is an attribute."""
@@ -522,7 +552,14 @@ class Expressions:
                 self.record(Operation.DELETE, path.parent().step(name), node, target, verb="del")
             else:
                 self.record(
-                    Operation.MUTATE, path.step(ITEM), node, target, declared=base.kinds, owner=self._owner(path), verb="del", inputs=key.inputs
+                    Operation.MUTATE,
+                    path.step(ITEM),
+                    node,
+                    target,
+                    declared=base.kinds,
+                    owner=self._owner(path),
+                    verb="del",
+                    inputs=key.inputs,
                 )
 
     # Operators and displays
@@ -546,7 +583,12 @@ class Expressions:
             if kinds & (Kind.LIST | Kind.TUPLE | Kind.DICT):
                 parts = [part for part in (result.elements(), right.elements()) if part is not None]
                 element = join_all(parts) if parts else None
-            result = Value(kinds & ~(Kind.NONE | Kind.MODULE), element=element, inputs=result.inputs or right.inputs, about=result.about + right.about)
+            result = Value(
+                kinds & ~(Kind.NONE | Kind.MODULE),
+                element=element,
+                inputs=result.inputs or right.inputs,
+                about=result.about + right.about,
+            )
         return result
 
     def _unary(self, node: ast.UnaryOp, mode: int) -> Value:
@@ -565,7 +607,16 @@ class Expressions:
         values, test = self._combined(node, mode)
         joined = join_all(values)
         return Value(
-            joined.kinds, joined.paths, joined.classes, joined.objects, joined.element, joined.items, None, joined.inputs, joined.about, test
+            joined.kinds,
+            joined.paths,
+            joined.classes,
+            joined.objects,
+            joined.element,
+            joined.items,
+            None,
+            joined.inputs,
+            joined.about,
+            test,
         )
 
     def _conditional(self, node: ast.IfExp, mode: int) -> Value:
@@ -684,9 +735,9 @@ class Expressions:
         if isinstance(node, ast.Compare):
             return self._compared(node)[1]
         if isinstance(node, ast.Constant):
-            return _ALWAYS if node.value else _NEVER
+            return ALWAYS if node.value else NEVER
         if isinstance(node, ast.Name) and node.id == "TYPE_CHECKING":
-            return _NEVER
+            return NEVER
         return self._truth(self.expression(node))
 
     def narrowed(self, node: ast.expr) -> list[tuple[str, Value]]:
@@ -717,15 +768,15 @@ class Expressions:
             return value.test
         for item in value.objects:
             if isinstance(item, External) and item.dotted.endswith("TYPE_CHECKING"):
-                return _NEVER
+                return NEVER
         if not value.paths:
             if value.kinds == Kind.NONE or value.constant is False:
-                return _NEVER
+                return NEVER
             if value.constant is True or _certain_object(value):
-                return _ALWAYS
+                return ALWAYS
         for path in value.paths:
             if path.steps and path.steps[-1] == "training" and path.root is not Root.GLOBAL:
-                return _TRAINING
+                return TRAINING
         if value.kinds & ~(Kind.BOOL | Kind.NUMBER):
             checks = tuple(Check(path, "missing") for path in value.paths)
         else:
@@ -733,7 +784,7 @@ class Expressions:
         sizes = tuple(Check(path, "size") for path in value.about)
         if checks or sizes:
             return Test(Facts(checks=sizes), Facts(checks=checks + sizes))
-        return _NO_TEST
+        return NO_TEST
 
     def _combined(self, node: ast.BoolOp, mode: int) -> tuple[list[Value], Test]:
         values = []
@@ -741,7 +792,7 @@ class Expressions:
         for item in node.values:
             value = self.evaluate(item, max(mode, ALIAS))
             values.append(value)
-            tests.append(self._truth(value) if not isinstance(item, ast.Constant) else _ALWAYS if item.value else _NEVER)
+            tests.append(self._truth(value) if not isinstance(item, ast.Constant) else ALWAYS if item.value else NEVER)
         true, false = tests[0]
         for test in tests[1:]:
             if isinstance(node.op, ast.And):
@@ -783,7 +834,7 @@ class Expressions:
         if left is NONE or right is NONE:
             subject = right if left is NONE else left
             if not subject.paths and isinstance(operator, (ast.Is, ast.IsNot)):
-                known = _ALWAYS if subject.kinds == Kind.NONE else _NEVER if _certain_object(subject) else None
+                known = ALWAYS if subject.kinds == Kind.NONE else NEVER if _certain_object(subject) else None
                 if known is not None:
                     return known if isinstance(operator, ast.Is) else Test(known.false, known.true)
             facts = Facts(checks=tuple(Check(path, "missing") for path in subject.paths))
@@ -800,7 +851,7 @@ class Expressions:
         facts = Facts(checks=tuple(checks))
         if any(path.steps and path.steps[-1] == "training" for path in left.paths):
             wanted = right.constant is not False
-            yes, no = _TRAINING if wanted else (_TRAINING.false, _TRAINING.true)
+            yes, no = TRAINING if wanted else (TRAINING.false, TRAINING.true)
             return (yes, no) if isinstance(operator, (ast.Is, ast.Eq)) else (no, yes)
         if isinstance(operator, (ast.Eq, ast.Is)):
             # `len(self.cache) == 0`, `self.table.numel() == 0`: empty is missing.
@@ -891,21 +942,9 @@ class Expressions:
     }  # type: ignore[dict-item]
 
 
-def predicate(dotted: str) -> Test | None:
-    """What a call of a predicate on the compiler's state says."""
-    last = dotted.rpartition(".")[2]
-    if dotted in CAPTURE_PREDICATES or (last in _CAPTURE_NAMES and not dotted.startswith("torch.jit")):
-        return _CAPTURED
-    if dotted in SCRIPT_PREDICATES or last in _SCRIPT_NAMES:
-        return _SCRIPTED
-    if dotted == "torch.is_grad_enabled":
-        return Test(Facts(training=True), NO_FACTS)
-    return None
-
-
 def _certain_object(value: Value) -> bool:
     """Whether a value is a function, a class or an object made here, and so neither None nor false."""
     return bool(value.objects) and not value.kinds & (Kind.NONE | Kind.UNKNOWN | Kind.CONTAINER) and not value.paths
 
 
-__all__ = ["ALIAS", "BOOL", "NUMBER", "RECEIVER", "SPREAD", "STRING", "USED", "BoundMethod", "Environment", "Expressions", "predicate"]
+__all__ = ["ALIAS", "BOOL", "NUMBER", "RECEIVER", "SPREAD", "STRING", "USED", "BoundMethod", "Environment", "Expressions"]

@@ -87,7 +87,9 @@ class FileFacts(NamedTuple):
 _MUTATORS = (
     CONTAINER_MUTATORS
     | HOOK_REGISTRATIONS
-    | frozenset(("register_buffer", "register_parameter", "register_module", "add_module", "train", "eval", "__setattr__", "__delattr__"))
+    | frozenset(
+        ("register_buffer", "register_parameter", "register_module", "add_module", "train", "eval", "__setattr__", "__delattr__")
+    )
 )
 _CALL = re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
 _RECEIVER = re.compile(r"(?<![\w.\])])(\w+)(?:\.\w+|\[[^\[\]]*\])*$")
@@ -220,7 +222,9 @@ class _Extractor:
                 for target in node.targets:
                     for name in _bound_names(target):
                         names[name] = (node.lineno, node.end_lineno or node.lineno)
-                        if names is self.globals and isinstance(node.value, (ast.Call, ast.Name, ast.Attribute, ast.Lambda, ast.IfExp)):
+                        if names is self.globals and isinstance(
+                            node.value, (ast.Call, ast.Name, ast.Attribute, ast.Lambda, ast.IfExp)
+                        ):
                             text = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
                             self.aliases[name] = frozenset(_IDENTIFIER.findall(text)) - {name}
             elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
@@ -277,7 +281,9 @@ class _Extractor:
         if node.name in CONSTRUCTORS and node.args.args:
             # What a constructor does to the object it makes is no write: nobody has the object yet.
             fresh.add(node.args.args[0].arg)
-        moves = frozenset(m.group(1) or "" for m in _MOVE.finditer(text)) if not _MOVERS.isdisjoint(attributes) else frozenset[str]()
+        moves = (
+            frozenset(m.group(1) or "" for m in _MOVE.finditer(text)) if not _MOVERS.isdisjoint(attributes) else frozenset[str]()
+        )
         changed: set[str] = set()
         if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
             changed = {_receiver(text, found.start()) for found in _CALL.finditer(text)} - fresh
@@ -299,7 +305,22 @@ class _Extractor:
         names = frozenset(attributes | (known & words))
         aliased = ("= self" in text or "=self" in text) and _SELF_ALIAS.search(text) is not None
         own = frozenset(map(intern, _OWN.findall(text))) if "self" in words and not aliased else names
-        return FunctionFacts(node.name, qualname, first, last, decorators, names, own, seen.stores, declares, may_write, hands, moves, seen.nests, passes)
+        return FunctionFacts(
+            node.name,
+            qualname,
+            first,
+            last,
+            decorators,
+            names,
+            own,
+            seen.stores,
+            declares,
+            may_write,
+            hands,
+            moves,
+            seen.nests,
+            passes,
+        )
 
 
 def _receiver(text: str, end: int) -> str:
@@ -435,7 +456,10 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
                 if not isinstance(item, ast.Name):
                     target(item, _STATE)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            target(node.target, _level(node.iter, bound, children) if isinstance(node.iter, ast.Call) else _part_level(node.iter, bound))
+            target(
+                node.target,
+                _level(node.iter, bound, children) if isinstance(node.iter, ast.Call) else _part_level(node.iter, bound),
+            )
             work.extend(reversed(node.orelse))
             work.extend(reversed(node.body))
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -512,7 +536,9 @@ def _level(node: ast.expr, bound: dict[str, int], children: AbstractSet[str]) ->
 def tensor_index(node: ast.expr) -> bool:
     """Whether only a tensor (or an array) is indexed like this."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return any(isinstance(part, (ast.Slice, ast.Compare)) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
+    return any(
+        isinstance(part, (ast.Slice, ast.Compare)) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts
+    )
 
 
 def _may_be_module(node: ast.expr) -> bool:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts, Import
 from modelguard.scan.tables import MODULE_ROOTS, NOT_MODULES_OF_NN, nn_attribute
 
-_UNFOLLOWED = frozenset("torch numpy scipy pandas tensorflow jax flax triton sympy PIL cv2 matplotlib sklearn builtins typing".split())
+_UNFOLLOWED = frozenset(
+    "torch numpy scipy pandas tensorflow jax flax triton sympy PIL cv2 matplotlib sklearn builtins typing".split()
+)
 """Packages whose source is never read for bases and helpers: known by name, or too large to be worth it."""
 
 _DEPTH = 24
@@ -300,7 +302,10 @@ class Project:
         if dotted.startswith(("torch.nn.", "torch.ao.nn.", "torch.jit.")):
             return name[:1].isupper() and name not in NOT_MODULES_OF_NN and not package.startswith("torch.nn.utils.rnn")
         # Bases whose source is not at hand: by the habits of the field's names.
-        return name.endswith(("nn.Module", "PreTrainedModel", "LightningModule", "ModelMixin")) or dotted in ("nn.Module", "Module")
+        return name.endswith(("nn.Module", "PreTrainedModel", "LightningModule", "ModelMixin")) or dotted in (
+            "nn.Module",
+            "Module",
+        )
 
     def _resolve(self, file: SourceFile, dotted: str, depth: int) -> Symbol | None:
         if depth > _DEPTH:

@@ -67,7 +67,8 @@ class Recorder:
         if not any(_reads(read, path) for read in self.used):
             return False
         return any(
-            _reads(read, path) and not any(written.covers(path) for written in definite) for read, definite in self.exposed.items()
+            _reads(read, path) and not any(written.covers(path) for written in definite)
+            for read, definite in self.exposed.items()
         )
 
     def state_writes(self) -> list[StateWrite]:

@@ -51,7 +51,9 @@ VIEW_FUNCTIONS = frozenset(
 
 METADATA_ATTRIBUTES = frozenset("shape ndim dtype device layout is_cuda requires_grad itemsize nbytes names".split())
 SIZE_ATTRIBUTES = frozenset("shape ndim nbytes".split())
-METADATA_METHODS = frozenset("size dim ndimension numel nelement stride element_size is_floating_point is_complex get_device data_ptr".split())
+METADATA_METHODS = frozenset(
+    "size dim ndimension numel nelement stride element_size is_floating_point is_complex get_device data_ptr".split()
+)
 SIZE_METHODS = frozenset("size dim ndimension numel nelement stride".split())
 TENSOR_METHODS = frozenset(
     (
@@ -70,7 +72,9 @@ NUMBER_METHODS = frozenset("item tolist __len__ index count bit_length".split())
 SWAPPING_METHODS = frozenset("set_ resize_ resize_as_".split())
 """Methods that give a tensor other memory."""
 
-NOT_IN_PLACE = frozenset("requires_grad_ share_memory_ rename_ retain_grad_ register_ is_ type_ get_ detach_ squeeze_ unsqueeze_ t_ transpose_ swapdims_ swapaxes_".split())
+NOT_IN_PLACE = frozenset(
+    "requires_grad_ share_memory_ rename_ retain_grad_ register_ is_ type_ get_ detach_ squeeze_ unsqueeze_ t_ transpose_ swapdims_ swapaxes_".split()
+)
 """Names that end in an underscore and write no memory."""
 
 METADATA_IN_PLACE = frozenset("detach_ squeeze_ unsqueeze_ t_ transpose_ swapdims_ swapaxes_ rename_ as_strided_".split())
@@ -145,7 +149,9 @@ RUNNING_STATISTICS = {
 }
 """Functional operators that write buffers handed to them: (position, keyword) of each."""
 
-MEMOISERS = frozenset("functools.lru_cache functools.cache cachetools.cached cachetools.cachedmethod joblib.memory.cache methodtools.lru_cache".split())
+MEMOISERS = frozenset(
+    "functools.lru_cache functools.cache cachetools.cached cachetools.cachedmethod joblib.memory.cache methodtools.lru_cache".split()
+)
 CACHED_PROPERTIES = frozenset(
     "functools.cached_property cached_property.cached_property django.utils.functional.cached_property torch.utils._pytree.cached_property".split()
 )
@@ -180,7 +186,9 @@ TENSORLESS_TORCH = frozenset(
 )
 """Names of torch whose result is no tensor."""
 
-TUPLES_OF_TENSORS = frozenset("unbind chunk split tensor_split meshgrid broadcast_tensors max min topk sort svd qr unique where nonzero".split())
+TUPLES_OF_TENSORS = frozenset(
+    "unbind chunk split tensor_split meshgrid broadcast_tensors max min topk sort svd qr unique where nonzero".split()
+)
 
 MODULE_ROOTS = frozenset(
     (

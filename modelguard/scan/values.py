@@ -10,6 +10,7 @@ from modelguard.observation import Kind, Root
 if TYPE_CHECKING:
     import ast
 
+    from modelguard.scan.facts import FunctionFacts
     from modelguard.scan.project import ClassInfo, ExternalClass, SourceFile
 
 ITEM = "[*]"
@@ -146,7 +147,7 @@ class Environment:
 class Function:
     """A function of the project: its syntax, where it stands, what it closes over and what it is bound to."""
 
-    __slots__ = ("bound", "environment", "file", "memoised", "name", "node", "offset", "owner")
+    __slots__ = ("bound", "environment", "facts", "file", "memoised", "name", "node", "offset", "owner")
 
     def __init__(
         self,
@@ -158,6 +159,7 @@ class Function:
         environment: Environment | None = None,
         bound: Value | None = None,
         memoised: bool = False,
+        facts: FunctionFacts | None = None,
     ) -> None:
         self.name = name
         self.node = node
@@ -167,6 +169,7 @@ class Function:
         self.environment = environment
         self.bound = bound
         self.memoised = memoised
+        self.facts = facts
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -175,7 +178,9 @@ class Function:
 
     def bind(self, value: Value) -> Function:
         """This function as a method of `value`."""
-        return Function(self.name, self.node, self.file, self.offset, self.owner, self.environment, value, self.memoised)
+        return Function(
+            self.name, self.node, self.file, self.offset, self.owner, self.environment, value, self.memoised, self.facts
+        )
 
 
 class ClassObject(NamedTuple):
@@ -268,7 +273,16 @@ class Value:
     def with_paths(self, paths: tuple[Path, ...]) -> Value:
         """The same value, as (a part of) other state."""
         return Value(
-            self.kinds, paths, self.classes, self.objects, self.element, self.items, self.constant, self.inputs, self.about, self.test
+            self.kinds,
+            paths,
+            self.classes,
+            self.objects,
+            self.element,
+            self.items,
+            self.constant,
+            self.inputs,
+            self.about,
+            self.test,
         )
 
     def with_inputs(self, inputs: bool) -> Value:
@@ -276,7 +290,16 @@ class Value:
         if inputs == self.inputs:
             return self
         return Value(
-            self.kinds, self.paths, self.classes, self.objects, self.element, self.items, self.constant, inputs, self.about, self.test
+            self.kinds,
+            self.paths,
+            self.classes,
+            self.objects,
+            self.element,
+            self.items,
+            self.constant,
+            inputs,
+            self.about,
+            self.test,
         )
 
     @property
@@ -305,7 +328,9 @@ class Value:
             tuple(_identity(o) for o in self.objects),
             self.constant if isinstance(self.constant, (str, int, bool)) else None,
             None if self.element is None else (self.element.kinds, self.element.paths),
-            None if self.items is None else tuple((i.kinds, i.paths, i.constant if isinstance(i.constant, str) else None) for i in self.items),
+            None
+            if self.items is None
+            else tuple((i.kinds, i.paths, i.constant if isinstance(i.constant, str) else None) for i in self.items),
             self.inputs,
         )
 
@@ -347,7 +372,13 @@ def join(left: Value, right: Value) -> Value:
     if left is NOTHING:
         return right
     items = None
-    element = left.element if right.element is None else right.element if left.element is None else join_elements(left.element, right.element)
+    element = (
+        left.element
+        if right.element is None
+        else right.element
+        if left.element is None
+        else join_elements(left.element, right.element)
+    )
     if left.items is not None and right.items is not None and len(left.items) == len(right.items):
         items = tuple(join(a, b) for a, b in zip(left.items, right.items))
     else:
@@ -391,6 +422,7 @@ def join_all(values: Iterable[Value]) -> Value:
     for value in values:
         result = join(result, value)
     return result
+
 
 SPREAD = 1 << 30
 """Marks, as a kind, the argument list's `*rest` among the positional arguments of a call."""

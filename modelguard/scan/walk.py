@@ -15,7 +15,18 @@ from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.attributes import ANY_NAME, Attributes
 from modelguard.scan.candidates import registering
 from modelguard.scan.expressions import Expressions
-from modelguard.scan.project import ClassInfo, ExternalClass, FunctionName, GlobalName, Method, Project, SourceFile, cut_offset, parse_lines
+from modelguard.scan.facts import FunctionFacts
+from modelguard.scan.project import (
+    ClassInfo,
+    ExternalClass,
+    FunctionName,
+    GlobalName,
+    Method,
+    Project,
+    SourceFile,
+    cut_offset,
+    parse_lines,
+)
 from modelguard.scan.recorder import Event, Recorder
 from modelguard.scan.tables import CACHED_PROPERTIES, MEMOISERS
 from modelguard.scan.values import (
@@ -72,12 +83,17 @@ _NO_FUNCTION = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Con
 class World:
     """What all walks of a scan share: the project, the declared attributes, and the syntax of the functions walked so far."""
 
-    def __init__(self, project: Project, entry_points: frozenset[str], reported: frozenset[str]) -> None:
+    def __init__(
+        self, project: Project, entry_points: frozenset[str], reported: frozenset[str], writers: frozenset[str] | None = None
+    ) -> None:
         self.project = project
+        self.writers = writers
         self.entry_points = entry_points
         self.reported = reported
         self.attributes = Attributes(project, self._stored_by, self._evaluate)
         self.patched: dict[tuple[int, str], Value] = {}
+        self.outside: dict[tuple[str, str], Value] = {}
+        """What the names of a file mean that stand for something outside the project."""
         self.transparent: set[tuple[str, int, int]] = set()
         """Decorators (by their place) that were seen to return the very function they were given."""
         self._syntax: dict[tuple[str, int], tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None] = {}
@@ -99,7 +115,9 @@ class World:
         self._walks += 1
         return self._walks
 
-    def syntax(self, file: SourceFile, name: str, line: int, end_line: int) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None:
+    def syntax(
+        self, file: SourceFile, name: str, line: int, end_line: int
+    ) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None:
         """A function's syntax and what to add to its line numbers; None where its text does not parse on its own."""
         key = (file.path, line)
         if key not in self._syntax:
@@ -112,13 +130,21 @@ class World:
 
     def method_function(self, method: Method) -> Function | None:
         """A method as a function value, not yet decorated or bound."""
-        facts = method.facts
-        return self.function(method.owner.file, facts.name, facts.line, facts.end_line, method.owner)
+        return self.function(method.owner.file, method.facts, method.owner)
 
-    def function(self, file: SourceFile, name: str, line: int, end_line: int, owner: ClassInfo | None = None) -> Function | None:
-        """The function at a place, as a value."""
-        found = self.syntax(file, name, line, end_line)
-        return None if found is None else Function(name, found[0], file, found[1], owner)
+    def function(self, file: SourceFile, facts: FunctionFacts, owner: ClassInfo | None = None) -> Function | None:
+        """A function of a file as a value."""
+        found = self.syntax(file, facts.name, facts.line, facts.end_line)
+        return None if found is None else Function(facts.name, found[0], file, found[1], owner, facts=facts)
+
+    def leads_nowhere(self, function: Function) -> bool:
+        """Whether a call of a function can change no state, by the names in its text, and hardly hand any out."""
+        facts = function.facts
+        if facts is None or function.environment is not None or function.memoised or facts.nests:
+            return False
+        if facts.may_write or facts.hands or facts.moves or facts.end_line - facts.line < _SHORT:
+            return False
+        return self.writers is not None and facts.names.isdisjoint(self.writers)
 
     def decorated(self, function: Function) -> Value:
         """What a function's name means once its decorators were applied."""
@@ -381,7 +407,11 @@ class Walk(Expressions):
             value = self.world.attributes.annotation(function.file, parameter.annotation)
         if isinstance(default, ast.Constant):
             hint = self.constant(default)
-            value = join(value, Value(hint.kinds)) if default.value is None or value.kinds != Kind.UNKNOWN else Value(hint.kinds | Kind.UNKNOWN)
+            value = (
+                join(value, Value(hint.kinds))
+                if default.value is None or value.kinds != Kind.UNKNOWN
+                else Value(hint.kinds | Kind.UNKNOWN)
+            )
         named = self.config_like(parameter.arg, value)
         value = Value(named.kinds, classes=named.classes, objects=named.objects, element=named.element, inputs=inputs)
         if not inputs:
@@ -411,6 +441,9 @@ class Walk(Expressions):
         known = self.walked.get(key)
         if known is not None:
             return known
+        if self.recorder is not None and len(self.stack) > 1 and self.world.leads_nowhere(function):
+            if not any(_callable(value) for value in (*args, *kwargs.values())):
+                return self._passed_over(function, args, kwargs)
         if self.stack:
             result = self.world.known_result(function, args, self) if self.recorder is not None else self._glanced(function, args)
             if result is not None:
@@ -437,6 +470,19 @@ class Walk(Expressions):
         self.walked[key] = result
         self.world.returned(function, result)
         return result
+
+    def _passed_over(self, function: Function, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        """A call that is not walked because it leads to no write: what it reads off its object is noted."""
+        self.pass_out(args[1:] if function.owner is not None else args, kwargs)
+        facts, node = function.facts, function.node
+        if function.owner is not None and facts is not None and args:
+            for path in args[0].paths:
+                for name in facts.own:
+                    self.read(path.step(name), used=True)
+        inputs = any(value.inputs for value in args) or any(value.inputs for value in kwargs.values())
+        if isinstance(node, ast.Lambda) or node.returns is None:
+            return Value(Kind.TENSOR | Kind.UNKNOWN, inputs=inputs)
+        return self.world.attributes.annotation(function.file, node.returns).with_inputs(inputs)
 
     def _glanced(self, function: Function, args: Sequence[Value]) -> Value | None:
         """Where nothing is observed, helpers of other files are taken by their annotation, unless they are handed a function."""
@@ -609,7 +655,9 @@ class Walk(Expressions):
             self.store(target, join(current, value), node, Operation.AUGMENT)
         elif holder is not None:
             kinds = current.kinds | value.kinds
-            holder.names[target.id] = Value(kinds, inputs=current.inputs or value.inputs, element=current.element or value.element)
+            holder.names[target.id] = Value(
+                kinds, inputs=current.inputs or value.inputs, element=current.element or value.element
+            )
 
     def store(self, target: ast.expr, value: Value, node: ast.stmt | ast.expr, operation: Operation = Operation.REBIND) -> None:
         """Bind a target."""
@@ -737,7 +785,8 @@ class Walk(Expressions):
         names = self.now.environment.names
         for name, value in other.items():
             mine = names.get(name)
-            names[name] = value if mine is None else join(mine, value)
+            if mine is not value:
+                names[name] = value if mine is None else join(mine, value)
 
     def _for(self, node: ast.For | ast.AsyncFor) -> bool:
         iterated = self.alias(node.iter)
@@ -770,7 +819,9 @@ class Walk(Expressions):
         before, definite = dict(self.now.environment.names), self.definite
         self._iteration(target, item, body, node)
         names = self.now.environment.names
-        if any(name in before and before[name] is not value and value.paths != before[name].paths for name, value in names.items()):
+        if any(
+            name in before and before[name] is not value and value.paths != before[name].paths for name, value in names.items()
+        ):
             self._join_names(before)
             self._iteration(target, item, body, node)
         self._join_names(before)
@@ -789,7 +840,9 @@ class Walk(Expressions):
         for item in node.items:
             manager = self.expression(item.context_expr)
             managers.append((manager, item.context_expr))
-            entered = self.special(manager, "__enter__", [], item.context_expr) or self.special(manager, "__aenter__", [], item.context_expr)
+            entered = self.special(manager, "__enter__", [], item.context_expr) or self.special(
+                manager, "__aenter__", [], item.context_expr
+            )
             if item.optional_vars is not None:
                 bound = entered if entered is not None else self.entered(manager)
                 self.store(item.optional_vars, bound, node)
@@ -826,7 +879,9 @@ class Walk(Expressions):
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         current = self.now
-        function = Function(node.name, node, current.function.file, current.function.offset, current.function.owner, current.environment)
+        function = Function(
+            node.name, node, current.function.file, current.function.offset, current.function.owner, current.environment
+        )
         current.environment.names[node.name] = self.decorate(function, current.environment)
 
     def _class(self, node: ast.ClassDef) -> None:
@@ -927,7 +982,9 @@ class Walk(Expressions):
         if owner is None:
             holder = path.holder()
             owner = self.kinds_of(holder.parent()) if holder.steps else Kind.NOTHING
-        if self.ambiguous and not (owner or declared) & (Kind.CONFIG | Kind.OBJECT | Kind.MODULE | Kind.CONTAINER | Kind.ANY_TENSOR):
+        if self.ambiguous and not (owner or declared) & (
+            Kind.CONFIG | Kind.OBJECT | Kind.MODULE | Kind.CONTAINER | Kind.ANY_TENSOR
+        ):
             return
         current = self.now
         # A container is what changes, whichever item is written; a tensor in it is written itself.
@@ -1000,7 +1057,9 @@ class Walk(Expressions):
 
     def _chain(self) -> tuple[Frame, ...]:
         return tuple(
-            Frame(self.display(active.function), active.function.file.path, active.line) for active in self.stack[:-1] if active.line
+            Frame(self.display(active.function), active.function.file.path, active.line)
+            for active in self.stack[:-1]
+            if active.line
         )
 
     def _shown(self, path: Path) -> tuple[str, str | None]:
@@ -1071,7 +1130,6 @@ class Walk(Expressions):
         _HANDLERS[ast.TryStar] = _try  # type: ignore[assignment]
 
 
-
 def _callable(value: Value) -> bool:
     return any(isinstance(item, (Function, Partial)) for item in value.objects)
 
@@ -1086,12 +1144,14 @@ def _short(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def _memoised(item: object) -> object:
     if isinstance(item, Function):
-        return Function(item.name, item.node, item.file, item.offset, item.owner, item.environment, item.bound, True)
+        return Function(item.name, item.node, item.file, item.offset, item.owner, item.environment, item.bound, True, item.facts)
     return item
 
 
 def _operator(node: ast.AugAssign) -> str:
-    return {"Add": "+=", "Sub": "-=", "Mult": "*=", "Div": "/=", "BitOr": "|=", "BitAnd": "&="}.get(type(node.op).__name__, "augmented assignment")
+    return {"Add": "+=", "Sub": "-=", "Mult": "*=", "Div": "/=", "BitOr": "|=", "BitAnd": "&="}.get(
+        type(node.op).__name__, "augmented assignment"
+    )
 
 
 def _characters(line: str, column: int) -> int:
