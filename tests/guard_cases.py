@@ -973,6 +973,17 @@ CLEAN = {
         """,
         init="self.register_forward_hook(lambda module, args, output: output * 2)",
     ),
+    "mutator-of-a-class": in_net(
+        """
+        def forward(self, x):
+            Registry.update(x)
+            return x
+        """,
+        before="""
+        class Registry(dict):
+            pass
+        """,
+    ),
     "dead-branch": in_net("""
         def forward(self, x):
             if False:

@@ -879,6 +879,11 @@ SPELLINGS = {
             with contextlib.nullcontext(x) as self.anchor:  # <- MG103 warning self.anchor
                 return x
     """),
+    "target-of-a-comprehension": in_net("""
+        def forward(self, x):
+            [0 for self.anchor in x]  # <- MG103 warning self.anchor
+            return x
+    """),
     "target-in-a-tuple": in_net("""
         def forward(self, x):
             y, self.anchor = x, x + 1  # <- MG103 warning self.anchor

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import indent
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -19,7 +21,8 @@ from modelguard.findings import Finding, ScanReport, Severity
 from modelguard.scan.engine import scan_paths, scan_source
 from modelguard.settings import Settings
 
-fast = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW_DRAWS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+fast = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=SLOW_DRAWS)
 each_case = pytest.mark.parametrize("marked", CASES.values(), ids=list(CASES))
 
 
@@ -366,7 +369,7 @@ def well_placed(report: ScanReport, source: str) -> list[Finding]:
     return wrong
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(fast, max_examples=200)
 @given(SOUP, SOUP, SOUP)
 def test_any_python_is_scanned(forward: str, helper: str, outside: str) -> None:
     methods = f"def forward(self, x, b=None):\n{indent(forward, '    ')}\n\ndef step(self, a=0):\n{indent(helper, '    ')}"
@@ -593,6 +596,17 @@ def test_what_is_no_python_is_named_with_its_line(tmp_path: Path, content: bytes
 def test_an_empty_file_is_nothing_to_complain_of(tmp_path: Path, content: bytes) -> None:
     report = beside_sound(tmp_path, content)
     assert (of_bad(report), said_of_bad(report), report.files) == ([], [], 2)
+
+
+@pytest.mark.parametrize("action", ["always", "error"])
+def test_what_the_parser_warns_of_is_not_passed_on(action: Literal["always", "error"]) -> None:
+    source = read(SOUND).text + "\n\nPATTERN = '\\('\nSAME = PATTERN is 'a'\nassert (PATTERN, 'always')\n"
+    source = source.replace("self.last = x.detach()", "self.last = x.detach(); y = '\\('")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        report = scan(source)
+    assert [f.code for f in report.findings] == ["MG103"]
+    assert [str(warning.message) for warning in caught] == []
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system")

@@ -9,8 +9,18 @@ from collections.abc import Iterable
 
 from modelguard.scan.facts import CONSTRUCTORS, FunctionFacts
 from modelguard.scan.project import ClassInfo, FunctionName, GlobalName, Method, Project, SourceFile
+from modelguard.scan.tables import ELEMENT_METHODS, ITEM_METHODS, METADATA_METHODS, TENSOR_METHODS, VIEW_METHODS
 
 HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
+
+
+_ORDINARY = TENSOR_METHODS | VIEW_METHODS | METADATA_METHODS | ELEMENT_METHODS | ITEM_METHODS | {"keys", "copy", "cat", "pad", "stack"}
+
+
+def called(facts: FunctionFacts) -> frozenset[str]:
+    """The names in a function's text that a call of the project's own code may go by: what tensors and dicts have too only counts on
+    the first parameter."""
+    return facts.own | (facts.names - _ORDINARY)
 
 
 def construction(info: ClassInfo) -> list[Method]:
@@ -65,6 +75,8 @@ class Candidates:
         self._project = project
         self._entry_points = entry_points
         self._reported = reported
+        self._writers: frozenset[str] | None = None
+        self._keeps: dict[int, bool] = {}
         self._named: dict[tuple[str, int], tuple[ClassInfo | FunctionName | None, ...]] = {}
         self._companions: dict[int, frozenset[ClassInfo]] = {}
         self._by_name: dict[tuple[int, str], tuple[_Reached, ...]] = {}
@@ -87,16 +99,53 @@ class Candidates:
             for facts in file.facts.classes.values()
             if any(method.may_write or method.hands for method in facts.methods.values())
         )
+        waiting = [(facts.name, called(facts)) for facts in functions if facts.name not in found]
         count = -1
         while count != len(found):
             count = len(found)
-            found.update([facts.name for facts in functions if not found.isdisjoint(facts.names)])
-        return frozenset(found)
+            found.update([name for name, names in waiting if not found.isdisjoint(names)])
+        self._writers = frozenset(found)
+        return self._writers
+
+    def _quiet(self, info: ClassInfo, method: Method) -> bool:
+        """Whether, by the names in an entry point's text and what its class keeps, nothing can be written: found without following calls."""
+        facts = method.facts
+        if self._writers is None or method.owner.file.path not in self._reported:
+            return False
+        if facts.may_write or facts.hands or facts.moves or facts.decorators or info.facts.decorators:
+            return False
+        if not self._writers.isdisjoint(called(facts)):
+            return False
+        keeps = self._keeps.get(id(info))
+        if keeps is None:
+            keeps = self._keeps_writers(info)
+            self._keeps[id(info)] = keeps
+        return not keeps
+
+    def _keeps_writers(self, info: ClassInfo) -> bool:
+        """Whether an instance may have a function, or an object whose special methods write."""
+        for item in info.ancestry():
+            init = item.facts.methods.get("__init__")
+            if init is not None and item.file.path in self._reported:
+                for symbol in self._symbols(item.file, init):
+                    if isinstance(symbol, FunctionName) and (symbol.facts.nests or symbol.facts.name in init.passes):
+                        return True
+        return any(
+            not companion.is_module
+            and companion.file.path in self._reported
+            and any(
+                key.startswith("__") and key not in CONSTRUCTORS and (facts.may_write or facts.hands)
+                for key, facts in companion.facts.methods.items()
+            )
+            for companion in self._companions_of(info)
+        )
 
     def may_write(self, info: ClassInfo, method: Method) -> bool:
         """Whether the region of `method` on `info` could write state."""
         if self._hooks_or_grows(info):
             return True
+        if self._quiet(info, method):
+            return False
         region = _Region()
         region.work.append((method.owner.file, method.facts, method.owner))
         for item in info.ancestry():

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from modelguard.findings import Frame, Location
 from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.attributes import ANY_NAME, Attributes
-from modelguard.scan.candidates import registering
+from modelguard.scan.candidates import called, registering
 from modelguard.scan.expressions import Expressions
 from modelguard.scan.facts import FunctionFacts
 from modelguard.scan.project import (
@@ -142,9 +142,11 @@ class World:
         facts = function.facts
         if facts is None or function.environment is not None or function.memoised or facts.nests:
             return False
-        if facts.may_write or facts.hands or facts.moves or facts.end_line - facts.line < _SHORT:
+        if facts.end_line - facts.line < _SHORT:
             return False
-        return self.writers is not None and facts.names.isdisjoint(self.writers)
+        if function.file.path in self.reported and (facts.may_write or facts.hands or facts.moves):
+            return False
+        return self.writers is not None and called(facts).isdisjoint(self.writers)
 
     def decorated(self, function: Function) -> Value:
         """What a function's name means once its decorators were applied."""
