@@ -443,7 +443,7 @@ class Walk(Expressions):
         known = self.walked.get(key)
         if known is not None:
             return known
-        if self.recorder is not None and len(self.stack) > 1 and self.world.leads_nowhere(function):
+        if self.recorder is not None and self.stack and self.world.leads_nowhere(function):
             if not any(_callable(value) for value in (*args, *kwargs.values())):
                 return self._passed_over(function, args, kwargs)
         if self.stack:
