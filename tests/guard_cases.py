@@ -476,6 +476,14 @@ CARRIED = {
             self.history.append(x)  # <- MG105 error self.history
             return torch.stack(kept)
     """),
+    "handed-out-and-not-read": in_net("""
+        def kept(self):
+            return self.history
+
+        def forward(self, x):
+            self.kept().append(x)  # <- MG105 warning self.history
+            return x
+    """),
     "child-called-that-does-not-read-it": in_net("""
         def forward(self, x):
             for layer in self.layers:

@@ -9,12 +9,7 @@ from marked import read, shown
 
 from modelguard.scan.engine import scan_source
 
-TABLES = {
-    name.lower(): table
-    for cases in (reach_cases, guard_cases)
-    for name, table in vars(cases).items()
-    if name.isupper()
-}
+TABLES = {name.lower(): table for cases in (reach_cases, guard_cases) for name, table in vars(cases).items() if name.isupper()}
 CASES = {f"{name}-{case}": source for name, table in TABLES.items() for case, source in table.items()}
 each_case = pytest.mark.parametrize("marked", CASES.values(), ids=list(CASES))
 

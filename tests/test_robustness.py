@@ -12,7 +12,7 @@ from textwrap import indent
 from typing import Literal
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from marked import in_net, read, shown, whole
 from test_reach import CASES
@@ -33,7 +33,7 @@ def scan(source: str, **more: bool) -> ScanReport:
 def known(findings: tuple[Finding, ...]) -> list[tuple[object, ...]]:
     """All of a finding but its place and its words."""
     return sorted(
-        (f.code, f.severity.value, f.attribute or "", f.carried, f.guard.value, f.class_name or "", len(f.chain)) for f in findings
+        (f.code, f.severity.value, f.attribute or "", f.carried, f.guard.value, str(f.class_name), len(f.chain)) for f in findings
     )
 
 
@@ -51,12 +51,12 @@ PLAIN = [
     'object.__setattr__({net}, "mean", {value})',
     'nn.Module.__setattr__({net}, "mean", {value})',
     '{net}.__dict__["mean"] = {value}',
-    '{net}.__dict__.update(mean={value})',
+    "{net}.__dict__.update(mean={value})",
     'vars({net})["mean"] = {value}',
     '{net}._buffers["mean"] = {value}',
-    '{net}._buffers.update(mean={value})',
+    "{net}._buffers.update(mean={value})",
     'attribute = "mean"\nsetattr({net}, attribute, {value})',
-    'if x.numel():\n    {net}.mean = {value}',
+    "if x.numel():\n    {net}.mean = {value}",
     "{net}.mean = value = {value}",
 ]
 ALIASING = [
@@ -183,7 +183,7 @@ class Renamed(ast.NodeTransformer):
         return node
 
 
-LOCALS = "self net x y module layer value items kept history cache names name index forward args kwargs mask node rows row".split()
+LOCALS = "self net x y module layer value items kept history names name index forward args kwargs mask node row".split()
 
 
 def renamed(source: str, names: dict[str, str]) -> str:
@@ -228,7 +228,7 @@ def statements(source: str) -> Iterator[tuple[int, int]]:
                 yield node.lineno, node.col_offset
 
 
-UNRELATED = ["", "# a remark on self.mean = x", "pass", "unrelated = 1", "print()", "assert True", "import json", "unrelated: int"]
+UNRELATED = ["", "# a remark on self.mean = x", "pass", "unrelated = 1", "print()", "assert True", "import json", "y: int"]
 
 
 @fast
@@ -333,7 +333,7 @@ class Soup:
 
     def fill(self, form: str, left: int) -> str:
         parts = re.split(r"(\{[a-zB]\})", form)
-        return "".join(self.part(part[1], left) if index % 2 else part.replace("{{", "{").replace("}}", "}") for index, part in enumerate(parts))
+        return "".join(self.part(part[1], left) if re.fullmatch(r"\{\w\}", part) else _unescaped(part) for part in parts)
 
     def part(self, kind: str, left: int) -> str:
         if kind == "n":
@@ -354,22 +354,27 @@ class Soup:
         return "\n".join(self.fill(self.draw(st.sampled_from(forms)), left) for _ in range(self.draw(st.integers(1, 3))))
 
 
+def _unescaped(form: str) -> str:
+    return form.replace("{{", "{").replace("}}", "}")
+
+
 SOUP = st.composite(lambda draw: Soup(draw).body(3))()
 
 
-def well_placed(report: ScanReport, source: str) -> list[Finding]:
+def misplaced(report: ScanReport, source: str) -> list[Finding]:
     """The findings that stand where there is no such text."""
     lines = source.split("\n")
     wrong = []
     for finding in report.findings:
         _, line, column, end_line, end_column = finding.location
-        inside = 1 <= line <= end_line <= len(lines) and 1 <= column <= len(lines[line - 1]) and end_column <= len(lines[end_line - 1]) + 1
-        if not inside or (line, column) >= (end_line, end_column) or finding.source_line != lines[line - 1]:
+        inside = 1 <= line <= end_line <= len(lines) and end_column <= len(lines[end_line - 1]) + 1
+        forward = (line, column) < (end_line, end_column) and 1 <= column <= len(lines[line - 1])
+        if not inside or not forward or finding.source_line != lines[line - 1]:
             wrong.append(finding)
     return wrong
 
 
-@settings(fast, max_examples=200)
+@settings(fast, max_examples=200, phases=(Phase.generate,), report_multiple_bugs=False)
 @given(SOUP, SOUP, SOUP)
 def test_any_python_is_scanned(forward: str, helper: str, outside: str) -> None:
     methods = f"def forward(self, x, b=None):\n{indent(forward, '    ')}\n\ndef step(self, a=0):\n{indent(helper, '    ')}"
@@ -379,7 +384,7 @@ def test_any_python_is_scanned(forward: str, helper: str, outside: str) -> None:
     except SyntaxError:
         assume(False)
     report = scan(source)
-    assert well_placed(report, source) == []
+    assert misplaced(report, source) == []
     assert report.module_classes >= 2
     assert [f for f in report.findings if f.code == "MG901"] == [] == list(report.diagnostics)
     assert known(scan(source, filter_facts=False).findings) == known(report.findings)
@@ -461,12 +466,15 @@ NESTED = {
 @pytest.mark.parametrize("body", NESTED.values(), ids=list(NESTED))
 @pytest.mark.parametrize("place", ["file", "forward", "helper"])
 def test_deep_nesting(tmp_path: Path, body: str, place: str) -> None:
+    keep = "self.last = x.detach()"
     if place == "file":
         source = f"def f(x):\n{indent(body, '    ')}\n\n\n{read(SOUND).text}"
     elif place == "forward":
-        source = read(whole("class Net(nn.Module):\n    def forward(self, x, f=None):\n" + indent(body, " " * 8) + "\n        self.last = x.detach()\n")).text
+        source = in_net(f"def forward(self, x, f=None):\n{indent(body, '    ')}\n    {keep}")
     else:
-        source = read(in_net(f"def step(self, x, f=None):\n{indent(body, '    ')}\n\ndef forward(self, x):\n    self.step(x)\n    self.last = x.detach()\n")).text
+        source = in_net(
+            f"def step(self, x, f=None):\n{indent(body, '    ')}\n\ndef forward(self, x):\n    self.step(x)\n    {keep}"
+        )
     report = beside_sound(tmp_path, source.encode())
     try:
         ast.parse(source)
@@ -476,28 +484,31 @@ def test_deep_nesting(tmp_path: Path, body: str, place: str) -> None:
         assert said_of_bad(report) != [] or [f.attribute for f in of_bad(report)] == ["self.last"]
 
 
-@pytest.mark.parametrize("body", ["if x:\n{}", "for x in x:\n{}", "while x:\n{}", "with x:\n{}", "try:\n{}\nfinally:\n    pass", "def f():\n{}", "class F:\n{}"])
-def test_deep_blocks(tmp_path: Path, body: str) -> None:
-    inner = "self.last = x"
-    for _ in range(90):
-        inner = body.format(indent(inner, " "))
-        inner = inner.replace("    pass", " pass")
-    source = whole("class Net(nn.Module):\n    def forward(self, x):\n" + indent(inner, " " * 8) + "\n")
-    report = beside_sound(tmp_path, source.encode())
-    assert said_of_bad(report) != [] or [f.attribute for f in of_bad(report)] in (["self.last"], [])
+BLOCKS = ["if x:", "for x in x:", "while x:", "with x:", "try:", "def f():", "class F:", "async def f():"]
+
+
+@pytest.mark.parametrize("head", BLOCKS)
+def test_deep_blocks(tmp_path: Path, head: str) -> None:
+    lines = [" " * depth + head for depth in range(90)]
+    after = [" " * depth + "finally: pass" for depth in reversed(range(90))] if head == "try:" else []
+    body = "\n".join([*lines, " " * 90 + "self.last = x.detach()", *after])
+    report = beside_sound(tmp_path, in_net(f"def forward(self, x):\n{indent(body, '    ')}").encode())
+    runs = not head.endswith("f():")
+    assert said_of_bad(report) != [] or [f.attribute for f in of_bad(report)] == ["self.last"] * runs
 
 
 @pytest.mark.parametrize("depth", [30, 300, 3_000])
 def test_a_long_line_of_helpers(depth: int) -> None:
     helpers = "\n\n".join(f"def step{n}(self, x):\n    return self.step{n + 1}(x)" for n in range(depth))
-    source = in_net(f"def forward(self, x):\n    self.last = x\n    return self.step0(x)\n\n{helpers}\n\ndef step{depth}(self, x):\n    return x")
+    forward = "def forward(self, x):\n    self.last = x\n    return self.step0(x)"
+    source = in_net(f"{forward}\n\n{helpers}\n\ndef step{depth}(self, x):\n    return x")
     assert [f.attribute for f in scan(source).findings] == ["self.last"]
 
 
 @pytest.mark.parametrize("depth", [30, 300])
 def test_a_long_line_of_bases(depth: int) -> None:
     bases = "".join(f"\n\nclass B{n + 1}(B{n}):\n    pass\n" for n in range(depth))
-    first = "class B0(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('mean', None)\n"
+    first = "class B0(nn.Module):\n    def __init__(self):\n        self.register_buffer('mean', None)\n"
     last = f"\n\nclass Net(B{depth}):\n    def forward(self, x):\n        self.mean = x\n        return x\n"
     assert serious(scan(whole(first + bases + last))) == ONE_WRITE
 
@@ -529,7 +540,7 @@ ENCODED = {
     "latin-1": ("# coding: latin-1\n" + WRITES).encode("latin-1"),
     "cp1252-on-the-second-line": ("#!/usr/bin/python\n# vim: fileencoding=cp1252\n" + WRITES).encode("cp1252"),
     "form-feed": WRITES.replace("\n\n\n", "\n\f\n\n").encode(),
-    "form-feed-before-the-line": WRITES.replace("\t\t\"é\"", "\f\t\t\"é\"").encode(),
+    "form-feed-before-the-line": WRITES.replace('\t\t"é"', '\f\t\t"é"').encode(),
     "vertical-tab-in-a-comment": ("# a \v b \x1c c \u2028 d \x85\n" + WRITES).encode(),
     "line-continued": WRITES.replace("self.last = x", "self.last = \\\n\t\t\tx").encode(),
     "spaces-and-tabs": WRITES.replace("\t\t", " \t ").encode(),
@@ -541,8 +552,9 @@ def test_encodings_and_line_ends(tmp_path: Path, content: bytes) -> None:
     report = beside_sound(tmp_path, content)
     (finding,) = of_bad(report)
     assert (finding.code, finding.attribute) == ("MG103", "self.last")
-    text = content.decode("utf-8-sig" if content[:2] != b"# " and content[:2] != b"#!" else "cp1252") if b"coding" in content else content.decode("utf-8-sig")
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = (
+        content.decode("cp1252" if b"coding" in content else "utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    )
     line = next(number for number, line in enumerate(lines, 1) if "self.last" in line)
     assert finding.source_line == lines[line - 1]
     assert (finding.location.line, finding.location.column) == (line, lines[line - 1].index("self.last") + 1)

@@ -5,6 +5,7 @@ Names over-approximate calls: whatever the walk could follow is named in the tex
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from modelguard.scan.facts import CONSTRUCTORS, FunctionFacts
@@ -52,8 +53,8 @@ def registering(info: ClassInfo, reported: frozenset[str]) -> list[Method]:
     return [method for method in construction(info) if method.facts in named] if named else []
 
 
-_Reached = tuple[SourceFile, FunctionFacts, ClassInfo | None]
-"""A function that a region may call, and the class whose method it is."""
+_Reached = tuple[SourceFile, FunctionFacts, ClassInfo | None, "tuple[SourceFile, FunctionFacts] | None"]
+"""A function that a region may call, the class whose method it is, and who calls it where that is known."""
 
 
 class _Region:
@@ -66,6 +67,31 @@ class _Region:
         self.entered: set[ClassInfo] = set()
         self.methods: dict[str, list[_Reached]] = {}
         self.named: set[str] = set()
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_KEYWORD = re.compile(r"\s*(?:\*|[A-Za-z_]\w*\s*=(?!=))")
+
+
+def _split_arguments(text: str, start: int) -> list[str]:
+    """The arguments of a call whose parenthesis opens before `start`, as text."""
+    depth = 0
+    parts: list[str] = []
+    begin = start
+    for index in range(start, len(text)):
+        sign = text[index]
+        if sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            if depth == 0:
+                parts.append(text[begin:index])
+                return parts
+            depth -= 1
+        elif sign == "," and depth == 0:
+            parts.append(text[begin:index])
+            begin = index + 1
+    parts.append(text[begin:])
+    return parts
 
 
 class Candidates:
@@ -92,7 +118,7 @@ class Candidates:
             )
             if key not in CONSTRUCTORS and key not in self._entry_points
         ]
-        found = {facts.name for facts in functions if facts.may_write or facts.hands or facts.moves}
+        found = {facts.name for facts in functions if facts.may_write or facts.hands or facts.moves or facts.borrows}
         found.update(
             facts.name
             for file in files
@@ -112,7 +138,7 @@ class Candidates:
         facts = method.facts
         if self._writers is None or method.owner.file.path not in self._reported:
             return False
-        if facts.may_write or facts.hands or facts.moves or facts.decorators or info.facts.decorators:
+        if facts.may_write or facts.hands or facts.moves or facts.borrows or facts.decorators or info.facts.decorators:
             return False
         if not self._writers.isdisjoint(called(facts)):
             return False
@@ -147,7 +173,7 @@ class Candidates:
         if self._quiet(info, method):
             return False
         region = _Region()
-        region.work.append((method.owner.file, method.facts, method.owner))
+        region.work.append((method.owner.file, method.facts, method.owner, None))
         for item in info.ancestry():
             for name in item.facts.decorators:
                 self._reach(region, self._project.resolve(item.file, name))
@@ -161,7 +187,7 @@ class Candidates:
                     if isinstance(symbol, FunctionName) and (symbol.facts.nests or symbol.facts.name in init.passes):
                         self._reach(region, symbol)
         while region.work:
-            file, facts, owner = region.work.pop()
+            file, facts, owner, caller = region.work.pop()
             key = (file.path, facts.line)
             if key in region.seen:
                 continue
@@ -171,33 +197,34 @@ class Candidates:
                 region.entered.add(owner)
                 for companion in self._companions_of(owner):
                     self._accompany(region, companion)
-            if file.path in self._reported and self._writes(info, method, file, facts):
+            if file.path in self._reported and self._writes(info, method, file, facts, caller):
                 return True
+            came = (file, facts)
             for symbol in self._symbols(file, facts):
                 if symbol is None:
                     return True
-                self._reach(region, symbol)
+                self._reach(region, symbol, came)
             for name in facts.own:
                 for found in self._methods(info, name):
                     # Where any receiver may be meant, a name leads to the scanned files' methods only.
                     if (owner in info.mro and len(facts.own) < len(facts.names)) or found[0].path in self._reported:
-                        region.work.append(found)
+                        region.work.append((*found[:3], came))
             for name in facts.names & region.methods.keys():
                 region.work.extend(region.methods.pop(name))
             region.named |= facts.names
         return False
 
-    def _reach(self, region: _Region, symbol: object) -> None:
+    def _reach(self, region: _Region, symbol: object, came: tuple[SourceFile, FunctionFacts] | None = None) -> None:
         if isinstance(symbol, FunctionName):
             # A helper elsewhere writes nothing that is reported, and calls back only what its caller's text names.
             if symbol.file.path in self._reported:
-                region.work.append((symbol.file, symbol.facts, None))
+                region.work.append((symbol.file, symbol.facts, None, came))
         elif isinstance(symbol, ClassInfo):
             for base in symbol.ancestry():
                 self._accompany(region, base)
                 if base.file.path in self._reported:
                     region.work.extend(
-                        (base.file, base.facts.methods[key], base) for key in CONSTRUCTORS & base.facts.methods.keys()
+                        (base.file, base.facts.methods[key], base, None) for key in CONSTRUCTORS & base.facts.methods.keys()
                     )
             for companion in self._companions_of(symbol):
                 self._accompany(region, companion)
@@ -211,9 +238,9 @@ class Candidates:
             if key in CONSTRUCTORS or (companion.is_module and key in self._entry_points):
                 continue
             if facts.name in region.named or (key.startswith("__") and not companion.is_module):
-                region.work.append((companion.file, facts, companion))
+                region.work.append((companion.file, facts, companion, None))
             else:
-                region.methods.setdefault(facts.name, []).append((companion.file, facts, companion))
+                region.methods.setdefault(facts.name, []).append((companion.file, facts, companion, None))
 
     def _hooks_or_grows(self, info: ClassInfo) -> bool:
         """Whether making an instance registers a forward hook, or keeps a dict that grows by being read."""
@@ -223,16 +250,38 @@ class Candidates:
                 return True
         return bool(registering(info, self._reported))
 
-    def _writes(self, info: ClassInfo, method: Method, file: SourceFile, facts: FunctionFacts) -> bool:
+    def _writes(
+        self, info: ClassInfo, method: Method, file: SourceFile, facts: FunctionFacts, caller: tuple[SourceFile, FunctionFacts] | None
+    ) -> bool:
         if facts.may_write or (facts.moves and self._moves(info, facts)):
+            return True
+        if any(lent is not None and (lent.facts.hands_out or "property" in lent.facts.decorators) for lent in map(info.method, facts.borrows)):
             return True
         if not facts.hands:
             return False
         # What an entry point does to its own arguments is no state write, unless a class of its file says what they are.
         own = facts is method.facts
+        if not own and caller is not None:
+            return self._gives(caller[0], caller[1], facts, caller[1] is method.facts)
         return not own or any(
             not item.is_module and facts.names & item.facts.methods.keys() for item in self._project.classes(file)
         )
+
+    def _gives(self, file: SourceFile, caller: FunctionFacts, called: FunctionFacts, is_entry: bool) -> bool:
+        """Whether a function calls another with something that may be state, where the other changes what it is given."""
+        text = "\n".join(file.lines[caller.line - 1 : caller.end_line])
+        calls = list(re.finditer(rf"(?<!def )\b{called.name}\s*\(", text))
+        for found in calls:
+            for index, argument in enumerate(_split_arguments(text, found.end())):
+                named = _KEYWORD.match(argument)
+                if named is None and -1 not in called.hands and index not in called.hands:
+                    continue
+                words = set(_WORD.findall(argument))
+                if "self" in words or not words.isdisjoint(caller.states) or "*" in argument[:2]:
+                    return True
+                if not is_entry and caller.hands:
+                    return True
+        return not calls
 
     def _moves(self, info: ClassInfo, facts: FunctionFacts) -> bool:
         """Whether one of the attributes that a function calls `.to` or alike on may be a module."""
@@ -253,7 +302,7 @@ class Candidates:
                     for each in (name, f"{name}.setter"):
                         facts = item.facts.methods.get(each)
                         if facts is not None:
-                            found.append((item.file, facts, item))
+                            found.append((item.file, facts, item, None))
             known = tuple(found)
             self._by_name[key] = known
         return known

@@ -30,8 +30,10 @@ class FunctionFacts(NamedTuple):
     `line` is that of the first decorator. `names` are the attribute names in the text and the bare names that the file
     defines or imports; `own` are those among them that may be taken off the first parameter. `stores` are the attributes bound on the first parameter, each with whether a module may be bound.
     `declares` marks text that can declare attributes under names that `stores` cannot tell (`register_buffer`, `setattr`).
-    `may_write` says that something could be a state write, `hands` that only what is done to a tensor or container argument could;
-    `moves` names attributes that would have to be modules for it (`self.x.to(...)`). `nests` says that the function defines others,
+    `may_write` says that something could be a state write; `hands` are the positions (without `self`; -1 where not known) of arguments to
+    whose memory or contents something is done, `states` the locals that may be a part of the state;
+    `moves` names attributes that would have to be modules for it (`self.x.to(...)`). `borrows` are the methods of the
+    same object that would have to hand out state (`hands_out`) for it. `nests` says that the function defines others,
     which it may return; `passes` are the bare names that a constructor does not call.
     """
 
@@ -45,8 +47,11 @@ class FunctionFacts(NamedTuple):
     stores: dict[str, bool]
     declares: bool
     may_write: bool
-    hands: bool
+    hands: frozenset[int]
     moves: frozenset[str]
+    borrows: frozenset[str]
+    hands_out: bool
+    states: frozenset[str]
     nests: bool
     passes: frozenset[str]
 
@@ -178,11 +183,11 @@ class _Extractor:
     def run(self, tree: ast.Module) -> FileFacts:
         self._body(tree.body, "", self.functions, self.globals, self.imports)
         children: dict[int, AbstractSet[str]] = {}
-        examined: list[_Seen] = []
+        examined: list[Seen] = []
         # A constructor comes before the methods that use what it binds; what is found inside functions is appended on the way.
         order = sorted(self.pending, key=_constructors_first)
         for index, (owner, key, node, qualname) in enumerate(order):
-            seen = _examine(node, children.get(id(owner), _NO_NAMES))
+            seen = examine(node, children.get(id(owner), _NO_NAMES))
             if key == "__init__":
                 children[id(owner)] = seen.stores.keys()
             examined.append(seen)
@@ -269,7 +274,7 @@ class _Extractor:
         return "\n".join(self.lines[first - 1 : last])
 
     def _function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, known: set[str], seen: _Seen
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, known: set[str], seen: Seen
     ) -> FunctionFacts:
         first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
         last = node.end_lineno or node.lineno
@@ -287,16 +292,20 @@ class _Extractor:
         changed: set[str] = set()
         if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
             changed = {_receiver(text, found.start()) for found in _CALL.finditer(text)} - fresh
+        written = seen.roots - fresh
         may_write = (
-            not seen.roots <= fresh
-            or not changed <= seen.arguments
+            not written <= seen.borrowed
+            or not changed <= seen.arguments | seen.borrowed
             or not seen.returning.isdisjoint(changed | seen.handed)
             or not _SUSPECTS.isdisjoint(words)
             or ("out" in words and _OUT.search(text) is not None)
             or (not _WORDS.isdisjoint(words) and _WORD_CALL.search(text) is not None)
             or any(_MEMOISED.search(name) for name in decorators)
         )
-        hands = bool(changed) or not seen.handed <= fresh
+        handed = (changed & seen.arguments) | (seen.handed - fresh)
+        places = {name: index for index, name in enumerate(seen.parameters)}
+        hands = frozenset(places.get(name, -1) for name in handed)
+        borrows = frozenset(seen.lenders) if (written | changed) & seen.borrowed else _NO_NAMES
         declares = not _DECLARES.isdisjoint(words)
         passes = _NO_NAMES
         if node.name == "__init__":
@@ -318,6 +327,9 @@ class _Extractor:
             may_write,
             hands,
             moves,
+            borrows,
+            seen.hands_out,
+            frozenset(name for name, level in seen.levels.items() if level <= _BORROWED and name != "self"),
             seen.nests,
             passes,
         )
@@ -372,7 +384,7 @@ def _blocks(node: ast.stmt) -> Iterable[list[ast.stmt]]:
         yield case.body
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """What the statements of a function say.
 
     `stores`: attributes bound on the first parameter. `roots`: names that stores are rooted in; `handed`: those by which only the memory
@@ -388,13 +400,18 @@ class _Seen(NamedTuple):
     returning: set[str]
     nests: bool
     inner: list[ast.stmt]
+    borrowed: set[str]
+    lenders: set[str]
+    hands_out: bool
+    levels: dict[str, int]
+    parameters: list[str]
 
 
-_STATE, _HANDED, _NEW = range(3)
-"""What a local may be: a part of the state; at most a part of an argument; something new."""
+STATE, _BORROWED, _HANDED, _NEW = range(4)
+"""What a local may be: a part of the state; what a method of the same object returned; at most a part of an argument; something new."""
 
 
-def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: AbstractSet[str] = _NO_NAMES) -> _Seen:
+def examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: AbstractSet[str] = _NO_NAMES) -> Seen:
     """Walk the statements of a function; `children` are attributes of its class that hold no method."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -403,11 +420,12 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
     roots: set[str] = set()
     handed: set[str] = set()
     rebound: set[str] = set()
-    nests = False
+    lenders: set[str] = set()
+    nests = hands_out = False
     inner: list[ast.stmt] = []
     bound: dict[str, int] = dict.fromkeys((parameter.arg for parameter in (*positional, *arguments.kwonlyargs)), _HANDED)
     if owner:
-        bound[owner] = _STATE
+        bound[owner] = STATE
     if arguments.kwarg is not None:
         bound[arguments.kwarg.arg] = _NEW
 
@@ -433,18 +451,20 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
     while work:
         node = work.pop()
         kind = type(node)
-        if kind is ast.Expr or kind is ast.Return:
+        if kind is ast.Expr:
             continue
-        if kind is ast.If:
+        if kind is ast.Return:
+            hands_out = hands_out or _returns_state(node.value, bound, children)  # type: ignore[attr-defined]
+        elif kind is ast.If:
             work.extend(reversed(node.orelse))  # type: ignore[attr-defined]
             work.extend(reversed(node.body))  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign):
-            level = _level(node.value, bound, children)
+            level = level_of(node.value, bound, children, lenders)
             for item in node.targets:
                 target(item, level, node.value)
         elif isinstance(node, ast.AnnAssign):
             if node.value is not None:
-                target(node.target, _level(node.value, bound, children), node.value)
+                target(node.target, level_of(node.value, bound, children, lenders), node.value)
         elif isinstance(node, ast.AugAssign):
             if isinstance(node.target, ast.Name):
                 name = node.target.id
@@ -454,23 +474,23 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
         elif isinstance(node, ast.Delete):
             for item in node.targets:
                 if not isinstance(item, ast.Name):
-                    target(item, _STATE)
+                    target(item, STATE)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             target(
                 node.target,
-                _level(node.iter, bound, children) if isinstance(node.iter, ast.Call) else _part_level(node.iter, bound),
+                level_of(node.iter, bound, children, lenders) if isinstance(node.iter, ast.Call) else _part_level(node.iter, bound),
             )
             work.extend(reversed(node.orelse))
             work.extend(reversed(node.body))
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             for entry in node.items:
                 if entry.optional_vars is not None:
-                    target(entry.optional_vars, _STATE)
+                    target(entry.optional_vars, STATE)
             work.extend(reversed(node.body))
         elif isinstance(node, _FUNCTIONS):
             nests = True
             for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-                bound[parameter.arg] = _STATE
+                bound[parameter.arg] = STATE
             work.extend(reversed(node.body))
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             roots.add("")
@@ -480,7 +500,7 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
             for block in _blocks(node):
                 work.extend(reversed(block))
     optional = {parameter.arg for parameter in (*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs)}
-    return _Seen(
+    return Seen(
         stores,
         roots,
         handed,
@@ -489,48 +509,62 @@ def _examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstrac
         optional & rebound,
         nests,
         inner,
+        {name for name, level in bound.items() if level == _BORROWED},
+        lenders,
+        hands_out,
+        bound,
+        [parameter.arg for parameter in (positional[1:] if owner in ("self", "cls") else positional)],
     )
+
+
+def _returns_state(node: ast.expr | None, bound: dict[str, int], children: AbstractSet[str]) -> bool:
+    """Whether a returned value may be a part of the state."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(part is not None and level_of(part, bound, children, set()) <= _BORROWED for part in parts)
 
 
 def _part_level(node: ast.expr, bound: dict[str, int]) -> int:
     """What a part of a name, attribute or item chain may be."""
     root = _root(node)
-    return min(bound.get(root, _STATE), _HANDED) if root else _STATE
+    return min(bound.get(root, STATE), _HANDED) if root else STATE
 
 
-def _level(node: ast.expr, bound: dict[str, int], children: AbstractSet[str]) -> int:
-    """What an expression may be; `bound` says it of the locals met so far."""
+def level_of(node: ast.expr, bound: dict[str, int], children: AbstractSet[str], lenders: set[str]) -> int:
+    """What an expression may be; `bound` says it of the locals met so far. Methods of the same object that are called add to `lenders`."""
     if isinstance(node, _FRESH):
         return _NEW
     if isinstance(node, ast.Name):
-        return bound.get(node.id, _STATE)
+        return bound.get(node.id, STATE)
     if isinstance(node, (ast.Attribute, ast.Subscript)):
-        return bound.get(_root(node), _STATE)
+        return bound.get(_root(node), STATE)
     if isinstance(node, ast.Call):
         func = node.func
         if isinstance(func, ast.Name):
             if func.id in _FRESH_CALLS:
                 return _NEW
-            return min((_level(item, bound, children) for item in node.args), default=_STATE)
+            return min((level_of(item, bound, children, lenders) for item in node.args), default=STATE)
         if isinstance(func, ast.Attribute):
             name = func.attr
             value = func.value
             if isinstance(value, ast.Name):
                 if value.id == "self":
-                    return _NEW if name in children else _STATE
+                    if name in children:
+                        return _NEW
+                    lenders.add(name)
+                    return _BORROWED
                 if value.id in _LIBRARIES and value.id not in bound:
-                    return _level(node.args[0], bound, children) if node.args and name in VIEW_FUNCTIONS else _NEW
+                    return level_of(node.args[0], bound, children, lenders) if node.args and name in VIEW_FUNCTIONS else _NEW
             elif isinstance(value, ast.Attribute) and _root(value) in _LIBRARIES:
                 return _NEW
             if name in TENSOR_METHODS and name not in VIEW_METHODS:
                 return _NEW
-            return _level(value, bound, children)
-        return _STATE
+            return level_of(value, bound, children, lenders)
+        return STATE
     if isinstance(node, ast.IfExp):
-        return min(_level(node.body, bound, children), _level(node.orelse, bound, children))
+        return min(level_of(node.body, bound, children, lenders), level_of(node.orelse, bound, children, lenders))
     if isinstance(node, ast.BoolOp):
-        return min(_level(item, bound, children) for item in node.values)
-    return _STATE
+        return min(level_of(item, bound, children, lenders) for item in node.values)
+    return STATE
 
 
 def tensor_index(node: ast.expr) -> bool:

@@ -144,7 +144,7 @@ class World:
             return False
         if facts.end_line - facts.line < _SHORT:
             return False
-        if function.file.path in self.reported and (facts.may_write or facts.hands or facts.moves):
+        if function.file.path in self.reported and (facts.may_write or facts.hands or facts.moves or facts.borrows):
             return False
         return self.writers is not None and called(facts).isdisjoint(self.writers)
 
