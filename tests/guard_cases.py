@@ -57,6 +57,11 @@ TRAINING = {
             self.training and self.history.append(x)  # <- MG105 note self.history
             return x
     """),
+    "conditional-expression": in_net("""
+        def forward(self, x):
+            self.history.append(x) if self.training else None  # <- MG105 note self.history
+            return x
+    """),
     "helper-under-a-guard": in_net("""
         def forward(self, x):
             if self.training:

@@ -891,7 +891,7 @@ SPELLINGS = {
     """),
     "target-starred": in_net("""
         def forward(self, x):
-            y, *self.history = x.unbind(0)  # <- MG104 warning self.history
+            y, *self.history = x.unbind(0)  # <- MG103 warning self.history
             return y
     """),
     "target-in-a-chain": in_net("""

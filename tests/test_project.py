@@ -471,23 +471,18 @@ def test_a_write_in_a_helper_lists_all_that_call_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("helper", "body"),
+    ("helper", "body", "mark"),
     [
-        pytest.param(
-            "return net.history",
-            "x = sum(helpers.get(self) + [helpers.get(self).append(x)])  # <- MG105 error self.history",
-            id="state",
-        ),
-        pytest.param("return net.anchor * 2", "self.anchor = helpers.get(self)  # <- MG103 error self.anchor", id="tensor"),
-        pytest.param("return len(net.history)", "self.steps = helpers.get(self)  # <- MG104 warning self.steps", id="number"),
-        pytest.param("return net", "helpers.get(self).history.append(x)  # <- MG105 warning self.history", id="module"),
-        pytest.param(
-            "return function(net)", "helpers.get(self, lambda n: n.history.clear())  # <- MG105 warning self.history", id="call"
-        ),
+        ("return net.history", "x = sum(helpers.get(self) + [helpers.get(self).append(x)])", "MG105 error self.history"),
+        ("return net.anchor * 2", "self.anchor = helpers.get(self)", "MG103 error self.anchor"),
+        ("return len(net.history)", "self.steps = helpers.get(self)", "MG104 warning self.steps"),
+        ("return net", "helpers.get(self).history.append(x)", "MG105 warning self.history"),
+        ("return function(net)", "helpers.get(self, lambda net: net.history.clear())", "MG105 warning self.history"),
     ],
+    ids=["state", "tensor", "number", "module", "call"],
 )
-def test_what_a_helper_hands_back_is_known_however_many_call_it(tmp_path: Path, helper: str, body: str) -> None:
-    files = {f"net_{name}.py": sharing(name, body) for name in MANY}
+def test_what_a_helper_hands_back_is_known_however_many_call_it(tmp_path: Path, helper: str, body: str, mark: str) -> None:
+    files = {f"net_{name}.py": sharing(name, f"{body}  # <- {mark}") for name in MANY}
     expected = write(tmp_path, {"helpers.py": f"def get(net, function=None):\n    {helper}\n"} | files)
     assert found(scan_paths([tmp_path]), tmp_path) == expected
 

@@ -252,7 +252,7 @@ def test_a_subclass_that_changes_nothing_adds_nothing(marked: str) -> None:
     more = "".join(f"\n\nclass More{name}({name}):\n    def described(self):\n        return 1\n" for name in names)
     before, after = scan(source).findings, scan(source + more).findings
     assert known(after) == known(before)
-    assert {f.entry_points for f in after} >= {f.entry_points for f in before} or len(after) == len(before)
+    assert [f for f, more in zip(before, after, strict=True) if not set(f.entry_points) <= set(more.entry_points)] == []
 
 
 @each_case
@@ -493,8 +493,8 @@ def test_deep_blocks(tmp_path: Path, head: str) -> None:
     after = [" " * depth + "finally: pass" for depth in reversed(range(90))] if head == "try:" else []
     body = "\n".join([*lines, " " * 90 + "self.last = x.detach()", *after])
     report = beside_sound(tmp_path, in_net(f"def forward(self, x):\n{indent(body, '    ')}").encode())
-    runs = not head.endswith("f():")
-    assert said_of_bad(report) != [] or [f.attribute for f in of_bad(report)] == ["self.last"] * runs
+    runs = [["self.last"]] if head.endswith("x:") or head == "try:" else [[], ["self.last"]]
+    assert said_of_bad(report) != [] or [f.attribute for f in of_bad(report)] in runs
 
 
 @pytest.mark.parametrize("depth", [30, 300, 3_000])

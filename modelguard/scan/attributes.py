@@ -71,6 +71,12 @@ _ANNOTATIONS = {
 _WRAPPERS = frozenset("Optional Union Annotated ClassVar Final Required NotRequired".split())
 
 
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a name may be one that is only known in part: `level_0` and `level_*`."""
+    start, _, end = pattern.partition(ANY_NAME)
+    return name.startswith(start) and name.endswith(end.rpartition(ANY_NAME)[2])
+
+
 def config_class(name: str) -> bool:
     """Whether a class of that name holds settings."""
     return _CONFIG_CLASS.search(name) is not None
@@ -146,8 +152,12 @@ class Attributes:
                 stored = self._stored_by(Method(item, facts))
                 if name in stored:
                     result = join(result, stored[name])
-                elif ANY_NAME in stored:
-                    dynamic = join(dynamic, stored[ANY_NAME])
+                for pattern, value in stored.items():
+                    if ANY_NAME in pattern and pattern != name and _fits(name, pattern):
+                        if pattern == ANY_NAME:
+                            dynamic = join(dynamic, value)
+                        else:
+                            result = join(result, value)
         kind = info.known_attribute(name)
         if kind:
             result = join(result, Value(kind))

@@ -46,6 +46,7 @@ from modelguard.scan.values import (
     NO_FACTS,
     NONE,
     NOTHING,
+    PROPERTY,
     SPREAD,
     UNKNOWN,
     BoundMethod,
@@ -189,11 +190,13 @@ def call(walk: Expressions, function: Value, args: Arguments, kwargs: Keywords, 
         # A method that was given another name: `append = self.history.append`.
         if path.steps and path.steps[-1] in CONTAINER_MUTATORS | HOOK_REGISTRATIONS and node is not None:
             holder = walk.value_of(path.parent()).with_paths((path.parent(),))
+            if holder.objects:
+                break
             return method(walk, holder, path.steps[-1], args, kwargs, node, True)
     if function.kinds & Kind.MODULE or function.paths:
         if walk.pending_hooks:
             walk.run_hooks(function.paths)
-        walk.touch_whole(function)
+        walk.touch_called(function)
         _hooked(walk, args, kwargs)
         return Value(Kind.TENSOR | Kind.UNKNOWN, inputs=_inputs(args, kwargs))
     _hooked(walk, args, kwargs)
@@ -242,6 +245,9 @@ def _call_object(walk: Expressions, item: Object, args: Arguments, kwargs: Keywo
         return call(walk, item.function, [*item.args, *args], merged, node)
     if isinstance(item, Instance):
         base = Value(Kind.OBJECT, classes=(item.info,) if item.info else (), objects=(item,))
+        if item.persistent and walk.recorder is not None:
+            # It was made when a class or function was defined: what is written on it outlives the step.
+            base = walk.root_value(Path(Root.SELF, "self", f"object {id(item)}", ()), base)
         return walk.special(base, "__call__", args, node if node is not None else ast.Pass())
     if isinstance(item, BoundMethod) and node is not None:
         return method(walk, item.receiver, item.name, args, kwargs, node, True)
@@ -261,7 +267,7 @@ def construct(walk: Expressions, item: ClassObject, args: Arguments, kwargs: Key
             element=element.with_paths(()) if element is not None else None,
             inputs=_inputs(args, kwargs),
         )
-    instance = Instance(info)
+    instance = Instance(info, walk.recorder is None and walk.declared is None)
     inputs = _inputs(args, kwargs)
     value = Value(made.kinds, classes=(info,), objects=(instance,), inputs=inputs)
     init = info.method("__init__")
@@ -305,7 +311,7 @@ def method(walk: Expressions, receiver: Value, name: str, args: Arguments, kwarg
         if found is None or instances:
             continue
         if info.is_module and name in walk.world.entry_points and not _own(walk, receiver):
-            walk.touch_whole(receiver)
+            walk.touch_called(receiver)
             walk.pass_out(args, kwargs)
             results.append(Value(Kind.TENSOR | Kind.UNKNOWN, inputs=_inputs(args, kwargs)))
             continue
@@ -316,7 +322,7 @@ def method(walk: Expressions, receiver: Value, name: str, args: Arguments, kwarg
     if results and not all(result is UNKNOWN for result in results):
         return join_all(results)
     if not results or receiver.paths:
-        attribute = walk.attribute(receiver, name, None) if receiver.classes or receiver.objects else NOTHING
+        attribute = walk.attribute(receiver, name, node) if receiver.classes or receiver.objects else NOTHING
         if attribute.objects and not any(isinstance(item, External) for item in attribute.objects):
             return call(walk, attribute, args, kwargs, node)
         if attribute.kinds & Kind.MODULE or attribute.classes:
@@ -364,7 +370,7 @@ def _builtin_method(
         return _named_store(walk, name, [receiver, *args], node)
     if name == "__init__":
         return NONE
-    if name in REGISTRATIONS and (is_module or kinds & Kind.UNKNOWN):
+    if name in REGISTRATIONS and (is_module or kinds & Kind.UNKNOWN or walk.declared is not None):
         return _register(walk, receiver, name, args, kwargs, node)
     if name in HOOK_REGISTRATIONS:
         return _register_hook(walk, receiver, name, args, kwargs, node)
@@ -733,8 +739,11 @@ def _builtin(
         if owner in ("dict", "list", "set"):
             return _builtin_method(walk, args[0], name, args[1:], kwargs, node, False)
     inputs = _inputs(args, kwargs)
+    if name == "len" and args:
+        walk.touch(args[0], used=True)
     if name in _NUMBERS:
-        walk.pass_out(args, {})
+        if name != "len":
+            walk.pass_out(args, {})
         tensor = name in ("abs", "sum", "round", "pow") and any(value.content_kinds & Kind.ANY_TENSOR for value in args)
         about = tuple(path for value in args for path in value.paths) if name == "len" else ()
         unknown = Kind.UNKNOWN if name in ("sum", "abs", "pow") and not tensor else 0
@@ -776,7 +785,7 @@ def _container(walk: Expressions, kind: int, args: Arguments, kwargs: Keywords) 
 
 def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
     inputs = _inputs(args, kwargs)
-    if dotted in RUNNING_STATISTICS:
+    if dotted in RUNNING_STATISTICS and _trains(walk, last, args, kwargs):
         for position, keyword in RUNNING_STATISTICS[dotted]:
             target = kwargs.get(keyword) or (args[position] if position < len(args) else NOTHING)
             for path in target.paths:
@@ -829,6 +838,16 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
         plain = last in ("max", "min", "where", "nonzero", "unique")
         return Value(Kind.TENSOR | Kind.TUPLE if plain else Kind.TUPLE, element=element, inputs=inputs)
     return Value(Kind.TENSOR, inputs=inputs)
+
+
+def _trains(walk: Expressions, name: str, args: Arguments, kwargs: Keywords) -> bool:
+    """Whether a normalisation may update its statistics: not where it is told that nothing trains."""
+    told = kwargs.get("training", kwargs.get("use_input_stats"))
+    if told is None and name == "batch_norm":
+        told = args[5] if len(args) > 5 else None
+        if told is None and len(args) < 6 and "training" not in kwargs and name == "batch_norm":
+            return False
+    return told is None or told.constant is not False
 
 
 def _torch_class(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: Keywords) -> Value:
@@ -923,6 +942,15 @@ def _partial(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST
     return Value(Kind.FUNCTION, objects=(Partial(args[0], tuple(args[1:]), tuple(kwargs.items())),))
 
 
+def _property(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
+    getter = args[0] if args else kwargs.get("fget", UNKNOWN)
+    return Value(Kind.OBJECT, objects=(Partial(getter, (), PROPERTY),))
+
+
+def _nullcontext(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
+    return Value(Kind.LIST, element=args[0] if args else NONE)
+
+
 def _wraps(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
     return Value(Kind.FUNCTION, objects=(External("functools.wraps()"),))
 
@@ -962,6 +990,8 @@ _FUNCTIONS: dict[str, Callable[[Expressions, Arguments, Keywords, ast.AST], Valu
     "builtins.enumerate": _enumerate,
     "builtins.zip": _zip,
     "builtins.map": _map,
+    "builtins.property": _property,
+    "contextlib.nullcontext": _nullcontext,
     "functools.partial": _partial,
     "functools.partialmethod": _partialmethod,
     "functools.wraps": _wraps,

@@ -94,6 +94,10 @@ def _split_arguments(text: str, start: int) -> list[str]:
     return parts
 
 
+def _plain(file: SourceFile) -> set[str]:
+    return {facts.name for facts in file.facts.classes.values()}
+
+
 class Candidates:
     """Answers, for one project, whether a region could hold a state write."""
 
@@ -103,6 +107,7 @@ class Candidates:
         self._reported = reported
         self._writers: frozenset[str] | None = None
         self._keeps: dict[int, bool] = {}
+        self._aliases: dict[int, dict[str, list[tuple[ClassInfo, frozenset[str]]]]] = {}
         self._named: dict[tuple[str, int], tuple[ClassInfo | FunctionName | None, ...]] = {}
         self._companions: dict[int, frozenset[ClassInfo]] = {}
         self._by_name: dict[tuple[int, str], tuple[_Reached, ...]] = {}
@@ -130,6 +135,10 @@ class Candidates:
         while count != len(found):
             count = len(found)
             found.update([name for name, names in waiting if not found.isdisjoint(names)])
+            for file in files:
+                for alias, imported in file.facts.imports.items():
+                    if imported.attribute in found:
+                        found.add(alias)
         self._writers = frozenset(found)
         return self._writers
 
@@ -141,6 +150,11 @@ class Candidates:
         if facts.may_write or facts.hands or facts.moves or facts.borrows or facts.decorators or info.facts.decorators:
             return False
         if not self._writers.isdisjoint(called(facts)):
+            return False
+        for symbol in self._symbols(method.owner.file, facts):
+            if symbol is None or (symbol.facts.name in self._writers and symbol.file.path in self._reported):
+                return False
+        if not self._body_aliases(info).keys().isdisjoint(facts.own):
             return False
         keeps = self._keeps.get(id(info))
         if keeps is None:
@@ -209,10 +223,29 @@ class Candidates:
                     # Where any receiver may be meant, a name leads to the scanned files' methods only.
                     if (owner in info.mro and len(facts.own) < len(facts.names)) or found[0].path in self._reported:
                         region.work.append((*found[:3], came))
+            for name in facts.own & self._body_aliases(info).keys():
+                # `rate = property(read)`, `step = update`: the method is what the class body binds.
+                for item, words in self._body_aliases(info)[name]:
+                    for word in words:
+                        if word in item.facts.methods:
+                            region.work.append((item.file, item.facts.methods[word], item, came))
+                        else:
+                            self._reach(region, self._project.resolve(item.file, word), came)
             for name in facts.names & region.methods.keys():
                 region.work.extend(region.methods.pop(name))
             region.named |= facts.names
         return False
+
+    def _body_aliases(self, info: ClassInfo) -> dict[str, list[tuple[ClassInfo, frozenset[str]]]]:
+        """What class bodies bind to other names, in a class and its bases, by name."""
+        known = self._aliases.get(id(info))
+        if known is None:
+            known = {}
+            for item in info.ancestry():
+                for name, words in item.facts.aliases.items():
+                    known.setdefault(name, []).append((item, words))
+            self._aliases[id(info)] = known
+        return known
 
     def _reach(self, region: _Region, symbol: object, came: tuple[SourceFile, FunctionFacts] | None = None) -> None:
         if isinstance(symbol, FunctionName):
@@ -319,8 +352,13 @@ class Candidates:
                     continue
                 for facts in item.facts.methods.values():
                     for symbol in self._symbols(item.file, facts):
-                        if isinstance(symbol, ClassInfo):
-                            found.update(symbol.ancestry())
+                        made = [symbol]
+                        if isinstance(symbol, FunctionName) and symbol.file.path in self._reported:
+                            # A function may make what an attribute holds.
+                            made = list(self._symbols(symbol.file, symbol.facts))
+                        for each in made:
+                            if isinstance(each, ClassInfo):
+                                found.update(each.ancestry())
             known = frozenset(found)
             self._companions[key] = known
         return known
@@ -337,6 +375,12 @@ class Candidates:
                     symbol = self._project.resolve(file, name)
                     if isinstance(symbol, (ClassInfo, FunctionName)):
                         found.append(symbol)
+                    elif isinstance(symbol, SourceFile):
+                        # `helpers.update(self)`: a name below a module.
+                        for inner in facts.names & (symbol.facts.functions.keys() | symbol.facts.imports.keys() | _plain(symbol)):
+                            each = self._project.resolve(symbol, inner)
+                            if isinstance(each, (ClassInfo, FunctionName)):
+                                found.append(each)
                     elif isinstance(symbol, GlobalName) and symbol.name in symbol.file.facts.aliases:
                         words = symbol.file.facts.aliases[symbol.name]
                         found.extend(

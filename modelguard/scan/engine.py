@@ -7,13 +7,14 @@ import gc
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from modelguard.errors import SourceError
 from modelguard.findings import Diagnostic, Finding, GuardContext, Location, ScanReport
-from modelguard.observation import StateWrite
+from modelguard.observation import Root, StateWrite
 from modelguard.rules import judge
 from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.scan.candidates import Candidates
@@ -57,7 +58,10 @@ def _prepared() -> Iterator[None]:
     gc.disable()
     sys.setrecursionlimit(max(limit, _RECURSION))
     try:
-        yield
+        with warnings.catch_warnings():
+            # What the parser warns of in a scanned file is another linter's matter.
+            warnings.simplefilter("ignore")
+            yield
     finally:
         sys.setrecursionlimit(limit)
         gc.unfreeze()
@@ -213,6 +217,10 @@ def _merge(merged: dict[tuple[object, ...], StateWrite], write: StateWrite) -> N
     known = merged.get(key)
     if known is None:
         merged[key] = write
+        return
+    if (known.root is Root.SELF) != (write.root is Root.SELF):
+        # One name that may be the module or something handed in: the module is meant.
+        merged[key] = known if known.root is Root.SELF else write
         return
     shorter = min(known, write, key=lambda each: (len(each.chain), len(each.path), each.path))
     merged[key] = replace(

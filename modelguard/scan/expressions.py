@@ -29,6 +29,7 @@ from modelguard.scan.values import (
     NONE,
     NOTHING,
     NUMBER,
+    PROPERTY,
     SPREAD,
     STRING,
     UNKNOWN,
@@ -42,6 +43,7 @@ from modelguard.scan.values import (
     Function,
     Instance,
     ModuleObject,
+    Partial,
     Path,
     Super,
     Test,
@@ -81,6 +83,10 @@ class Expressions:
         def invoke(self, function: Function, args: Sequence[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value: ...
         def store(self, target: ast.expr, value: Value, node: ast.stmt | ast.expr, operation: Operation = ...) -> None: ...
         def read(self, path: Path, used: bool) -> None: ...
+        facts: list[Facts]
+        blocks: list[int]
+
+        def push(self, facts: Facts) -> None: ...
         def run_hooks(self, called: Sequence[Path]) -> None: ...
         def touch(self, value: Value, used: bool) -> None: ...
         def root_value(self, path: Path, value: Value) -> Value: ...
@@ -229,6 +235,8 @@ class Expressions:
             declared = self.world.attributes.of(info, name)
             if declared is not NOTHING:
                 found = True
+                if declared.objects and node is not None and self._in_class_body(info, name):
+                    declared = self._taken(declared, base, node)
                 result = join(result, declared)
         if not found and (self.is_tensor_like(base) or not base.objects):
             special = self._tensor_attribute(base, name)
@@ -259,11 +267,29 @@ class Expressions:
             result.inputs or base.inputs,
         )
 
+    @staticmethod
+    def _in_class_body(info: ClassInfo | ExternalClass, name: str) -> bool:
+        return isinstance(info, ClassInfo) and any(name in item.facts.attributes for item in info.ancestry())
+
+    def _taken(self, declared: Value, base: Value, node: ast.AST) -> Value:
+        """What a class body binds, taken off an instance: a function is a method, `property(f)` runs, a descriptor's `__get__` too."""
+        for item in declared.objects:
+            if isinstance(item, Partial) and item.kwargs == PROPERTY:
+                return self.call(item.function, [base], {}, node)
+            if isinstance(item, Instance):
+                got = self.special(declared, "__get__", [base, UNKNOWN], node)
+                if got is not None:
+                    return got
+        if any(isinstance(item, Function) and item.bound is None for item in declared.objects):
+            return Value(declared.kinds, objects=tuple(calls.bound(item, base) for item in declared.objects))
+        return declared
+
     def _tensor_attribute(self, base: Value, name: str) -> Value | None:
         if name in METADATA_ATTRIBUTES:
             sized = name in SIZE_ATTRIBUTES
             kinds = Kind.TUPLE if name == "shape" else Kind.NUMBER if sized else Kind.OBJECT
-            return Value(kinds, about=base.paths, inputs=sized and base.inputs)
+            element = Value(Kind.NUMBER, inputs=base.inputs) if name == "shape" else None
+            return Value(kinds, element=element, about=base.paths, inputs=sized and base.inputs)
         if (
             name in VIEW_ATTRIBUTES
             and (self.is_tensor_like(base) or base.paths)
@@ -412,6 +438,11 @@ class Expressions:
                     function = self.world.method_function(custom)
                     if function is not None:
                         self.invoke(function.bind(base), [Value(Kind.STRING, constant=name), value], {}, node)
+        for info in base.classes:
+            if self._in_class_body(info, name):
+                descriptor = self.world.attributes.of(info, name)
+                if self.special(descriptor, "__set__", [base, value], node) is not None:
+                    return
         if name == "data" and base.paths and self.is_tensor_like(base):
             for path in base.paths:
                 self.record(Operation.SWAP, path, node, target, value=value, verb="data")
@@ -622,10 +653,13 @@ class Expressions:
     def _conditional(self, node: ast.IfExp, mode: int) -> Value:
         test = self.test(node.test)
         ways = []
-        if not test.true.dead:
-            ways.append(self.evaluate(node.body, mode))
-        if not test.false.dead:
-            ways.append(self.evaluate(node.orelse, mode))
+        for facts, branch in ((test.true, node.body), (test.false, node.orelse)):
+            if not facts.dead:
+                depth = len(self.facts)
+                self.push(facts)
+                ways.append(self.evaluate(branch, mode))
+                del self.facts[depth:]
+                del self.blocks[depth:]
         return join_all(ways)
 
     def _lambda(self, node: ast.Lambda, mode: int) -> Value:
@@ -789,10 +823,16 @@ class Expressions:
     def _combined(self, node: ast.BoolOp, mode: int) -> tuple[list[Value], Test]:
         values = []
         tests = []
+        depth = len(self.facts)
         for item in node.values:
             value = self.evaluate(item, max(mode, ALIAS))
             values.append(value)
-            tests.append(self._truth(value) if not isinstance(item, ast.Constant) else ALWAYS if item.value else NEVER)
+            test = self._truth(value) if not isinstance(item, ast.Constant) else ALWAYS if item.value else NEVER
+            tests.append(test)
+            # The next operand is only looked at where this one was true (`and`) or false (`or`).
+            self.push(test.true if isinstance(node.op, ast.And) else test.false)
+        del self.facts[depth:]
+        del self.blocks[depth:]
         true, false = tests[0]
         for test in tests[1:]:
             if isinstance(node.op, ast.And):
@@ -886,7 +926,7 @@ class Expressions:
         result: Value | None = None
         for info in base.classes:
             method = info.method(name)
-            if method is not None and not info.is_module:
+            if method is not None and not (info.is_module and name == "__call__"):
                 function = self.world.method_function(method)
                 if function is not None:
                     value = self.invoke(function.bind(base), args, {}, node)
@@ -909,8 +949,21 @@ class Expressions:
     def touch_whole(self, value: Value) -> None:
         """Note that all of what a value holds may be read: it is called, or code that is not walked has it."""
         for path in value.paths:
-            if path.steps:
+            if path.steps or path.root not in (Root.SELF, Root.ARGUMENT):
                 self.read(path.step(WHOLE) if value.kinds & ~(Kind.PYTHON | Kind.ANY_TENSOR) else path, used=True)
+
+    def touch_called(self, value: Value) -> None:
+        """Note that a module is called: what its methods may read of it is read."""
+        self.touch_whole(value)
+        if self.recorder is None or not value.classes:
+            return
+        names: frozenset[str] | None = frozenset()
+        for info in value.classes:
+            own = info.read_names() if isinstance(info, ClassInfo) else None
+            names = None if own is None or names is None else names | own
+        for path in value.paths:
+            known = self.recorder.seen_of.get(path, names)
+            self.recorder.seen_of[path] = None if known is None or names is None else known | names
 
     _EXPRESSIONS: dict[type, Callable[[Expressions, ast.expr, int], Value]] = {
         ast.Constant: _constant,

@@ -10,13 +10,17 @@ import ast
 import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
 from modelguard.scan.tables import (
     CONTAINER_MUTATORS,
+    ELEMENT_METHODS,
     HOOK_REGISTRATIONS,
+    ITEM_METHODS,
     MODULE_MOVERS,
+    MODULE_WALKS,
     REGISTRATIONS,
     TENSOR_METHODS,
     VIEW_FUNCTIONS,
@@ -57,7 +61,7 @@ class FunctionFacts(NamedTuple):
 
 
 class ClassFacts(NamedTuple):
-    """A class statement: its bases as dotted names (`?` where the base is some other expression), methods and body."""
+    """A class statement: its bases as dotted names (`?` where the base is some other expression), methods and body. `aliases` as in `FileFacts`."""
 
     name: str
     qualname: str
@@ -66,6 +70,7 @@ class ClassFacts(NamedTuple):
     decorators: tuple[str, ...]
     methods: dict[str, FunctionFacts]
     attributes: dict[str, tuple[int, int]]
+    aliases: dict[str, frozenset[str]]
 
 
 class Import(NamedTuple):
@@ -77,10 +82,11 @@ class Import(NamedTuple):
 
 
 class FileFacts(NamedTuple):
-    """One file; `aliases` are the words on the right of globals that may be functions or classes under another name."""
+    """One file; `others` are imports that a later one of the same name hides, as in `try` and `except ImportError`; `aliases` are the words on the right of globals that may be functions or classes under another name."""
 
     path: str
     imports: dict[str, Import]
+    others: dict[str, tuple[Import, ...]]
     stars: tuple[Import, ...]
     classes: dict[str, ClassFacts]
     functions: dict[str, FunctionFacts]
@@ -97,9 +103,10 @@ _MUTATORS = (
     )
 )
 _CALL = re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
+_TAKEN = re.compile(rf"\.(?:{'|'.join(sorted(_MUTATORS))})\b(?!\s*\()")
+_FOR_ATTRIBUTE = re.compile(r"\bfor\s+[\w,() ]*\w\.\w[\w.]*\s+in\b")
 _RECEIVER = re.compile(r"(?<![\w.\])])(\w+)(?:\.\w+|\[[^\[\]]*\])*$")
 _MOVERS = MODULE_MOVERS | {"load_state_dict", "zero_grad"}
-_MOVE = re.compile(rf"self(?:\.(\w+)(?:\.\w+)*)?\.(?:{'|'.join(sorted(_MOVERS))})\(")
 CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "__set_name__", "__init_subclass__"))
 _OUT = re.compile(r"[(,]\s*out\s*=(?!=)")
 _SUSPECTS = frozenset(
@@ -108,12 +115,14 @@ _SUSPECTS = frozenset(
         "__dict__ _buffers _parameters _modules batch_norm instance_norm native_batch_norm"
     ).split()
 )
+_ITEM_METHODS = frozenset(("__getitem__", "__setitem__", "__delitem__"))
+_NAMERS = frozenset(("getattr", "attrgetter", "methodcaller", "type", "__class__"))
 _WORDS = frozenset(("next", "shuffle"))
 _WORD_CALL = re.compile(r"(?:next|shuffle)\s*\(")
 _DECLARES = frozenset("setattr __setattr__ __dict__ vars _buffers _parameters _modules".split()) | REGISTRATIONS.keys()
 _ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w*)")
 _OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
-_SELF_ALIAS = re.compile(r"=\s*self\b(?!\s*[.\w(\[])")
+_SELF_ALIAS = re.compile(r"=\s*[\[({\"'\w, :]*\bself\b(?!\s*[.\w(\[])")
 _NOT_CALLED = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\b(?!\s*[(.=])")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
@@ -173,6 +182,7 @@ class _Extractor:
         self.lines = text.split("\n")
         self.imports: dict[str, Import] = {}
         self.local_imports: dict[str, Import] = {}
+        self.others: dict[str, tuple[Import, ...]] = {}
         self.stars: list[Import] = []
         self.classes: dict[str, ClassFacts] = {}
         self.functions: dict[str, FunctionFacts] = {}
@@ -181,7 +191,7 @@ class _Extractor:
         self.pending: list[tuple[dict[str, FunctionFacts], str, ast.FunctionDef | ast.AsyncFunctionDef, str]] = []
 
     def run(self, tree: ast.Module) -> FileFacts:
-        self._body(tree.body, "", self.functions, self.globals, self.imports)
+        self._body(tree.body, "", self.functions, self.globals, self.imports, self.aliases)
         children: dict[int, AbstractSet[str]] = {}
         examined: list[Seen] = []
         # A constructor comes before the methods that use what it binds; what is found inside functions is appended on the way.
@@ -202,7 +212,7 @@ class _Extractor:
         for (owner, key, node, qualname), seen in zip(order, examined):
             owner[key] = self._function(node, qualname, known, seen)
         return FileFacts(
-            self.path, self.imports, tuple(self.stars), self.classes, self.functions, self.globals, self.aliases, len(self.lines)
+            self.path, self.imports, self.others, tuple(self.stars), self.classes, self.functions, self.globals, self.aliases, len(self.lines)
         )
 
     def _body(
@@ -212,6 +222,7 @@ class _Extractor:
         functions: dict[str, FunctionFacts],
         names: dict[str, tuple[int, int]],
         imports: dict[str, Import],
+        aliases: dict[str, frozenset[str]] | None = None,
     ) -> None:
         work = list(reversed(body))
         while work:
@@ -227,11 +238,11 @@ class _Extractor:
                 for target in node.targets:
                     for name in _bound_names(target):
                         names[name] = (node.lineno, node.end_lineno or node.lineno)
-                        if names is self.globals and isinstance(
+                        if aliases is not None and isinstance(
                             node.value, (ast.Call, ast.Name, ast.Attribute, ast.Lambda, ast.IfExp)
                         ):
                             text = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
-                            self.aliases[name] = frozenset(_IDENTIFIER.findall(text)) - {name}
+                            aliases[name] = frozenset(_IDENTIFIER.findall(text)) - {name}
             elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
                 if isinstance(node.target, ast.Name):
                     names.setdefault(node.target.id, (node.lineno, node.end_lineno or node.lineno))
@@ -245,10 +256,11 @@ class _Extractor:
             qualname = f"{qualname}@{node.lineno}"
         methods: dict[str, FunctionFacts] = {}
         attributes: dict[str, tuple[int, int]] = {}
+        aliases: dict[str, frozenset[str]] = {}
         bases = tuple(base for item in node.bases for base in _bases(item))
         decorators = tuple(dotted(item) for item in node.decorator_list)
-        self.classes[qualname] = ClassFacts(node.name, qualname, node.lineno, bases, decorators, methods, attributes)
-        self._body(node.body, qualname + ".", methods, attributes, self.local_imports)
+        self.classes[qualname] = ClassFacts(node.name, qualname, node.lineno, bases, decorators, methods, attributes, aliases)
+        self._body(node.body, qualname + ".", methods, attributes, self.local_imports, aliases)
 
     def _import(self, node: ast.Import | ast.ImportFrom, imports: dict[str, Import]) -> None:
         if isinstance(node, ast.Import):
@@ -264,13 +276,19 @@ class _Extractor:
             if alias.name == "*":
                 self.stars.append(found)
             else:
-                imports[alias.asname or alias.name] = found
+                name = alias.asname or alias.name
+                known = imports.get(name)
+                if known is not None and known != found:
+                    self.others[name] = (*self.others.get(name, ()), known)
+                imports[name] = found
 
     def _text(self, node: ast.FunctionDef | ast.AsyncFunctionDef, first: int, last: int) -> str:
         """A function's text without its docstring, in which examples would look like code."""
         start = node.body[0]
-        if isinstance(start, ast.Expr) and isinstance(start.value, ast.Constant) and isinstance(start.value.value, str):
-            return "\n".join((*self.lines[first - 1 : start.lineno - 1], *self.lines[start.end_lineno or start.lineno : last]))
+        end = start.end_lineno or start.lineno
+        alone = start.lineno > node.lineno and (len(node.body) == 1 or node.body[1].lineno > end)
+        if alone and isinstance(start, ast.Expr) and isinstance(start.value, ast.Constant) and isinstance(start.value.value, str):
+            return "\n".join((*self.lines[first - 1 : start.lineno - 1], *self.lines[end:last]))
         return "\n".join(self.lines[first - 1 : last])
 
     def _function(
@@ -287,16 +305,20 @@ class _Extractor:
             # What a constructor does to the object it makes is no write: nobody has the object yet.
             fresh.add(node.args.args[0].arg)
         moves = (
-            frozenset(m.group(1) or "" for m in _MOVE.finditer(text)) if not _MOVERS.isdisjoint(attributes) else frozenset[str]()
+            frozenset(m.group(1) or "" for m in _moves(seen.owner).finditer(text)) if not _MOVERS.isdisjoint(attributes) else frozenset[str]()
         )
         changed: set[str] = set()
+        taken = False
         if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
             changed = {_receiver(text, found.start()) for found in _CALL.finditer(text)} - fresh
+            taken = _TAKEN.search(text) is not None
         written = seen.roots - fresh
         may_write = (
             not written <= seen.borrowed
             or not changed <= seen.arguments | seen.borrowed
             or not seen.returning.isdisjoint(changed | seen.handed)
+            or taken
+            or (" for " in text and _FOR_ATTRIBUTE.search(text) is not None)
             or not _SUSPECTS.isdisjoint(words)
             or ("out" in words and _OUT.search(text) is not None)
             or (not _WORDS.isdisjoint(words) and _WORD_CALL.search(text) is not None)
@@ -311,9 +333,14 @@ class _Extractor:
         if node.name == "__init__":
             functions = {word for word in words if word in self.functions or (word in self.imports and word[0].islower())}
             passes = frozenset(functions & set(_NOT_CALLED.findall(text))) if functions else _NO_NAMES
+        if not _NAMERS.isdisjoint(words):
+            # `getattr(self, "step")(x)`: a name in a string is a name too.
+            attributes |= words
         names = frozenset(attributes | (known & words))
-        aliased = ("= self" in text or "=self" in text) and _SELF_ALIAS.search(text) is not None
-        own = frozenset(map(intern, _OWN.findall(text))) if "self" in words and not aliased else names
+        if "self[" in text:
+            names |= _ITEM_METHODS
+        aliased = not _NAMERS.isdisjoint(words) or _SELF_ALIAS.search(text) is not None
+        own = frozenset(map(intern, _OWN.findall(text))) | (names & _ITEM_METHODS) if "self" in words and not aliased else names
         return FunctionFacts(
             node.name,
             qualname,
@@ -333,6 +360,12 @@ class _Extractor:
             seen.nests,
             passes,
         )
+
+
+@lru_cache(maxsize=64)
+def _moves(owner: str) -> re.Pattern[str]:
+    """Finds what is moved or cast of the first parameter: `self.x.to(`, with the attribute."""
+    return re.compile(rf"\b{owner or 'self'}(?:\.(\w+)(?:\.\w+)*)?\.(?:{'|'.join(sorted(_MOVERS))})\(")
 
 
 def _receiver(text: str, end: int) -> str:
@@ -405,6 +438,7 @@ class Seen(NamedTuple):
     hands_out: bool
     levels: dict[str, int]
     parameters: list[str]
+    owner: str
 
 
 STATE, _BORROWED, _HANDED, _NEW = range(4)
@@ -426,6 +460,11 @@ def examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstract
     bound: dict[str, int] = dict.fromkeys((parameter.arg for parameter in (*positional, *arguments.kwonlyargs)), _HANDED)
     if owner:
         bound[owner] = STATE
+    defaults = zip((*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs), (*arguments.defaults, *arguments.kw_defaults))
+    for parameter, default in defaults:
+        if isinstance(default, (ast.List, ast.Dict, ast.Set, ast.Call)):
+            # The same object in every call.
+            bound[parameter.arg] = STATE
     if arguments.kwarg is not None:
         bound[arguments.kwarg.arg] = _NEW
 
@@ -447,6 +486,14 @@ def examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstract
         elif isinstance(node, ast.Starred):
             target(node.value, level)
 
+    def assign(node: ast.expr, value: ast.expr) -> None:
+        pairs = isinstance(node, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)) and len(node.elts) == len(value.elts)
+        if pairs and not any(isinstance(item, ast.Starred) for item in (*node.elts, *value.elts)):  # type: ignore[attr-defined]
+            for item, part in zip(node.elts, value.elts):  # type: ignore[attr-defined]
+                assign(item, part)
+        else:
+            target(node, level_of(value, bound, children, lenders), value)
+
     work: list[ast.stmt] = list(reversed(function.body))
     while work:
         node = work.pop()
@@ -459,9 +506,8 @@ def examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstract
             work.extend(reversed(node.orelse))  # type: ignore[attr-defined]
             work.extend(reversed(node.body))  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign):
-            level = level_of(node.value, bound, children, lenders)
             for item in node.targets:
-                target(item, level, node.value)
+                assign(item, node.value)
         elif isinstance(node, ast.AnnAssign):
             if node.value is not None:
                 target(node.target, level_of(node.value, bound, children, lenders), node.value)
@@ -514,6 +560,7 @@ def examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: Abstract
         hands_out,
         bound,
         [parameter.arg for parameter in (positional[1:] if owner in ("self", "cls") else positional)],
+        owner,
     )
 
 
@@ -531,6 +578,17 @@ def _part_level(node: ast.expr, bound: dict[str, int]) -> int:
 
 def level_of(node: ast.expr, bound: dict[str, int], children: AbstractSet[str], lenders: set[str]) -> int:
     """What an expression may be; `bound` says it of the locals met so far. Methods of the same object that are called add to `lenders`."""
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return min((level_of(item, bound, children, lenders) for item in node.elts), default=_NEW)
+    if isinstance(node, ast.Dict):
+        return min((level_of(item, bound, children, lenders) for item in node.values), default=_NEW)
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+        made = node.value if isinstance(node, ast.DictComp) else node.elt
+        if isinstance(made, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.IfExp)):
+            return min(_part_level(generator.iter, bound) for generator in node.generators)
+        return level_of(made, bound, children, lenders)
+    if isinstance(node, ast.Starred):
+        return level_of(node.value, bound, children, lenders)
     if isinstance(node, _FRESH):
         return _NEW
     if isinstance(node, ast.Name):
@@ -548,6 +606,8 @@ def level_of(node: ast.expr, bound: dict[str, int], children: AbstractSet[str], 
             value = func.value
             if isinstance(value, ast.Name):
                 if value.id == "self":
+                    if name in MODULE_WALKS or name in ELEMENT_METHODS or name in ITEM_METHODS:
+                        return STATE
                     if name in children:
                         return _NEW
                     lenders.add(name)

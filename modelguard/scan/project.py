@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts, Import
+from modelguard.scan.facts import CONSTRUCTORS, ClassFacts, FileFacts, FunctionFacts, Import
 from modelguard.scan.tables import MODULE_ROOTS, NOT_MODULES_OF_NN, nn_attribute
 
 _UNFOLLOWED = frozenset(
@@ -94,7 +94,7 @@ class Method:
 class ClassInfo:
     """A class of the project with its method resolution order."""
 
-    __slots__ = ("_declaring", "_methods", "_storing", "facts", "file", "is_module", "is_tensor_function", "mro", "name")
+    __slots__ = ("_declaring", "_methods", "_read_names", "_storing", "facts", "file", "is_module", "is_tensor_function", "mro", "name")
 
     def __init__(self, file: SourceFile, facts: ClassFacts) -> None:
         self.file = file
@@ -106,6 +106,7 @@ class ClassInfo:
         self._methods: dict[str, Method | None] = {}
         self._storing: dict[str, list[FunctionFacts]] | None = None
         self._declaring: list[FunctionFacts] = []
+        self._read_names: frozenset[str] | None = None
 
     def binding(self, name: str) -> list[FunctionFacts]:
         """The methods of this class itself that bind attribute `name`, or may bind attributes of any name."""
@@ -120,6 +121,18 @@ class ClassInfo:
         if found is None:
             return self._declaring
         return found + [facts for facts in self._declaring if facts not in found] if self._declaring else found
+
+    def read_names(self) -> frozenset[str] | None:
+        """The attributes that its methods may read of an instance; None where a base outside torch may read any."""
+        if self._read_names is None:
+            names: set[str] = set()
+            for item in self.ancestry():
+                for key, facts in item.facts.methods.items():
+                    if key not in CONSTRUCTORS:
+                        names |= facts.own
+            self._read_names = frozenset(names)
+        known = all(item.dotted.startswith(("torch.nn.", "abc.", "typing.")) for item in self.mro if isinstance(item, ExternalClass))
+        return self._read_names if known else None
 
     def ancestry(self) -> Iterator[ClassInfo]:
         """The class and its bases, as far as they are in the project."""
@@ -192,7 +205,8 @@ class Project:
         follow_installed: bool = True,
     ) -> None:
         self._load = load
-        self._roots = list(dict.fromkeys(root for path in roots for root in (path, os.path.dirname(path))))
+        absolute = [os.path.abspath(path) for path in roots]
+        self._roots = list(dict.fromkeys(root for path in absolute for root in (path, os.path.dirname(path))))
         self._module_bases = MODULE_ROOTS | frozenset(module_bases)
         self._installed = [path for path in sys.path if path and os.path.isdir(path)] if follow_installed else []
         self._files: dict[str, SourceFile | None] = {}
@@ -206,14 +220,14 @@ class Project:
 
     def add(self, file: SourceFile) -> None:
         """Take in a file whose facts are known."""
-        self._files[file.path] = file
+        self._files[os.path.abspath(file.path)] = file
 
     def file(self, path: str) -> SourceFile | None:
-        """The file at `path`, read when first asked for."""
+        """The file at an absolute path, read when first asked for."""
         try:
             return self._files[path]
         except KeyError:
-            loaded = self._load(path)
+            loaded = self._load(_shown(path))
             self._files[path] = loaded
             return loaded
 
@@ -322,6 +336,11 @@ class Project:
             symbol = FunctionName(file, facts.functions[head])
         elif head in facts.imports:
             symbol = self._imported(file, facts.imports[head], depth + 1)
+            for other in facts.others.get(head, ()) if isinstance(symbol, str) else ():
+                known = self._imported(file, other, depth + 1)
+                if not isinstance(known, str):
+                    symbol = known
+                    break
         elif head in facts.globals:
             symbol = GlobalName(file, head)
         elif len(facts.stars) <= _STARS:
@@ -385,7 +404,7 @@ class Project:
     def _submodule(self, module: SourceFile, name: str) -> Symbol | None:
         if os.path.basename(module.path) != "__init__.py":
             return None
-        path = self._find(os.path.dirname(module.path), name)
+        path = self._find(os.path.dirname(os.path.abspath(module.path)), name)
         return self.file(path) if path is not None else None
 
     def module_path(self, importer: str, module: str, level: int) -> str | None:
@@ -399,7 +418,7 @@ class Project:
             return found
 
     def _module_path(self, importer: str, module: str, level: int) -> str | None:
-        folder = os.path.dirname(importer)
+        folder = os.path.dirname(os.path.abspath(importer))
         if level:
             for _ in range(level - 1):
                 folder = os.path.dirname(folder)
@@ -448,6 +467,12 @@ class Project:
                 entries = frozenset()
             self._listings[folder] = entries
         return entries
+
+
+def _shown(path: str) -> str:
+    """An absolute path as a reader would name it: from the working directory, if it lies below."""
+    here = os.getcwd() + os.sep
+    return path[len(here) :] if path.startswith(here) else path
 
 
 def _dotted(node: ast.expr) -> str | None:

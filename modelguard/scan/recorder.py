@@ -38,6 +38,8 @@ class Recorder:
         self.events: dict[tuple[object, ...], Event] = {}
         self.exposed: dict[Path, frozenset[Path]] = {}
         self.used: set[Path] = set()
+        self.seen_of: dict[Path, frozenset[str] | None] = {}
+        """The attributes that whoever reads the whole of something may read of it; None for any."""
 
     def write(self, event: Event) -> None:
         """Take in a write; of the same write met twice, the one under fewer guards and by the shorter way stays."""
@@ -64,12 +66,24 @@ class Recorder:
 
     def _carried(self, path: Path) -> bool:
         """Whether a step can read what `path` names before it writes it, and makes use of it."""
-        if not any(_reads(read, path) for read in self.used):
+        if not any(self._reads(read, path) for read in self.used):
             return False
         return any(
-            _reads(read, path) and not any(written.covers(path) for written in definite)
+            self._reads(read, path) and not any(written.covers(path) for written in definite)
             for read, definite in self.exposed.items()
         )
+
+    def _reads(self, read: Path, written: Path) -> bool:
+        """Whether a read of one path reads what is written at the other; an instance shows what its class holds."""
+        if written.root is Root.CLASS and read.root is not Root.CLASS:
+            return bool(written.steps) and written.steps[0] in read.steps
+        if read.steps and read.steps[-1] == WHOLE:
+            whole = read.parent()
+            if not whole.related(written):
+                return False
+            names = self.seen_of.get(whole)
+            return names is None or len(written.steps) <= len(whole.steps) or written.steps[len(whole.steps)] in names
+        return written.covers(read)
 
     def state_writes(self) -> list[StateWrite]:
         """The writes, judged against all reads of the region."""
@@ -115,15 +129,6 @@ class Recorder:
                 )
             )
         return result
-
-
-def _reads(read: Path, written: Path) -> bool:
-    """Whether a read of one path reads what is written at the other; an instance shows what its class holds."""
-    if written.root is Root.CLASS and read.root is not Root.CLASS:
-        return bool(written.steps) and written.steps[0] in read.steps
-    if read.steps and read.steps[-1] == WHOLE:
-        return read.parent().related(written)
-    return written.covers(read)
 
 
 def _weight(event: Event) -> tuple[int, int]:

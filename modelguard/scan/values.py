@@ -204,10 +204,11 @@ class ModuleObject(NamedTuple):
 class Instance:
     """An object made in the region, or while a decorator was applied: writes on it change nothing that outlives it."""
 
-    __slots__ = ("fields", "info")
+    __slots__ = ("fields", "info", "persistent")
 
-    def __init__(self, info: ClassInfo | None) -> None:
+    def __init__(self, info: ClassInfo | None, persistent: bool = False) -> None:
         self.info = info
+        self.persistent = persistent
         self.fields: dict[str, Value] = {}
 
 
@@ -217,6 +218,10 @@ class Partial(NamedTuple):
     function: Value
     args: tuple[Value, ...]
     kwargs: tuple[tuple[str, Value], ...]
+
+
+PROPERTY: tuple[tuple[str, Value], ...] = (("property", None),)  # type: ignore[assignment]
+"""Marks, as the keywords of a `Partial`, the function of a `property(...)` bound in a class body."""
 
 
 class Super(NamedTuple):

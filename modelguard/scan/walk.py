@@ -90,7 +90,7 @@ class World:
         self.writers = writers
         self.entry_points = entry_points
         self.reported = reported
-        self.attributes = Attributes(project, self._stored_by, self._evaluate)
+        self.attributes = Attributes(project, self.stored_by, self._evaluate)
         self.patched: dict[tuple[int, str], Value] = {}
         self.outside: dict[tuple[str, str], Value] = {}
         """What the names of a file mean that stand for something outside the project."""
@@ -171,6 +171,9 @@ class World:
         shared = function.owner is None or itself is None or function.owner not in itself.mro
         if not shared or isinstance(node, ast.Lambda):
             return None
+        if any(path.root is Root.SELF and not value.kinds & Kind.CONFIG for value in args for path in value.paths):
+            # What it does to the state of this module, and what of it it hands back, is seen for this module.
+            return None
         if function.file.path not in self.reported:
             if node.returns is not None:
                 inputs = any(value.inputs for value in args)
@@ -207,7 +210,8 @@ class World:
                         # A factory: what it returns is the decorator.
                         walk.call(result, [itself], {}, None)
 
-    def _stored_by(self, method: Method) -> dict[str, Value]:
+    def stored_by(self, method: Method) -> dict[str, Value]:
+        """What a method binds on its first parameter, by attribute."""
         key = (method.owner.file.path, method.facts.line, id(method.owner))
         found = self._stored.get(key)
         if found is None:
@@ -226,7 +230,15 @@ class World:
     def _evaluate(self, file: SourceFile, node: ast.expr, owner: ClassInfo | None) -> Value:
         walk = Walk(self, None)
         holder = Function("<module>", _NO_FUNCTION, file, 0, owner)
-        with walk.activation(holder, Environment(None, persistent=True), None):
+        environment = Environment(None, persistent=True)
+        if owner is not None:
+            # In a class body the methods defined so far are plain names: `rate = property(read)`.
+            for part in ast.walk(node):
+                facts = owner.facts.methods.get(part.id) if isinstance(part, ast.Name) else None
+                function = self.method_function(Method(owner, facts)) if facts is not None else None
+                if function is not None:
+                    environment.names[function.name] = Value(Kind.FUNCTION, objects=(function,))
+        with walk.activation(holder, environment, None):
             return walk.expression(node)
 
 
@@ -630,6 +642,8 @@ class Walk(Expressions):
                 for path in base.paths:
                     self.record(Operation.SWAP, path, node, target, value=value, verb="augmented data")
                 return
+            # A property is read before its setter runs.
+            self.attribute(base, target.attr, target)
             for path in base.paths:
                 self.read(path.step(target.attr), used=False)
             self.store_attribute(base, target.attr, value, node, target, Operation.AUGMENT)
@@ -674,9 +688,11 @@ class Walk(Expressions):
             self.store_item(self.receiver(target.value), target, value, node)
         elif isinstance(target, (ast.Tuple, ast.List)):
             for index, item in enumerate(target.elts):
-                self.store(item, self._part(value, index, target), node)
-        elif isinstance(target, ast.Starred):
-            self.store(target.value, Value(Kind.LIST, element=value.elements() or UNKNOWN, inputs=value.inputs), node)
+                if isinstance(item, ast.Starred):
+                    rest = Value(Kind.LIST, element=self.element_of(value), inputs=value.inputs)
+                    self.store(item.value, rest, node)
+                else:
+                    self.store(item, self._part(value, index, target), node)
 
     def _now_state(self, source: ast.expr, base: Value, attribute: str) -> None:
         """`self.mask = mask`: from here on the local name means the state too."""
@@ -690,6 +706,9 @@ class Walk(Expressions):
         if value.items is not None and not any(isinstance(item, ast.Starred) for item in target.elts):
             if index < len(value.items):
                 return value.items[index]
+        elif value.items is not None and len(value.items) >= len(target.elts) - 1:
+            star = next(place for place, item in enumerate(target.elts) if isinstance(item, ast.Starred))
+            return value.items[index if index < star else index - len(target.elts)]
         return self.element_of(value)
 
     def _store_name(self, target: ast.Name, value: Value, node: ast.AST, operation: Operation) -> None:
@@ -723,7 +742,9 @@ class Walk(Expressions):
                 self.record(Operation.DELETE, path, node, target, owner=Kind.NOTHING, verb="del")
 
     def _return(self, node: ast.Return) -> bool:
-        self.now.returns.append(self.expression(node.value) if node.value is not None else NONE)
+        # What a helper hands back is used where its caller uses it.
+        read = self.alias if len(self.stack) > 1 else self.expression
+        self.now.returns.append(read(node.value) if node.value is not None else NONE)
         self.now.definite.append(self.definite)
         return True
 
@@ -752,11 +773,11 @@ class Walk(Expressions):
         if body_leaves and else_leaves:
             return True
         if body_leaves:
-            self._push(test.false)
+            self.push(test.false)
         elif else_leaves:
             self._restore(after)
             self.definite = after_definite
-            self._push(test.true)
+            self.push(test.true)
         else:
             self._join_names(after)
             self.definite &= after_definite
@@ -766,14 +787,14 @@ class Walk(Expressions):
         if facts.dead:
             return True
         depth = len(self.facts)
-        self._push(facts)
+        self.push(facts)
         try:
             return self.block(body)
         finally:
             del self.facts[depth:]
             del self.blocks[depth:]
 
-    def _push(self, facts: Facts) -> None:
+    def push(self, facts: Facts) -> None:
         if facts is not NO_FACTS and facts != NO_FACTS:
             self.block_count += 1
             self.facts.append(facts)
@@ -807,7 +828,7 @@ class Walk(Expressions):
     def _while(self, node: ast.While) -> bool:
         test = self.test(node.test)
         depth = len(self.facts)
-        self._push(test.true)
+        self.push(test.true)
         try:
             self._loop(None, NOTHING, node.body, node)
         finally:
@@ -981,6 +1002,8 @@ class Walk(Expressions):
                 return
         if declared is None:
             declared = self.kinds_of(path)
+            if operation is Operation.REBIND and value.kinds & (Kind.PARAMETER | Kind.BUFFER) and not self._bound_elsewhere(path):
+                declared = Kind.NOTHING
         if owner is None:
             holder = path.holder()
             owner = self.kinds_of(holder.parent()) if holder.steps else Kind.NOTHING
@@ -1016,6 +1039,23 @@ class Walk(Expressions):
         if operation is Operation.REBIND and (not path.steps or path.steps[-1] != ITEM):
             self.definite |= {path}
 
+    def _bound_elsewhere(self, path: Path) -> bool:
+        """Whether an attribute is bound anywhere but in the function being walked."""
+        if not path.steps:
+            return True
+        name = path.steps[-1]
+        here = self.now.function.facts
+        for info in self.value_of(path.parent()).classes:
+            if not isinstance(info, ClassInfo) or info.known_attribute(name):
+                return True
+            for item in info.ancestry():
+                if name in item.facts.attributes:
+                    return True
+                for facts in item.binding(name):
+                    if facts is not here and (name in facts.stores or name in self.world.stored_by(Method(item, facts))):
+                        return True
+        return False
+
     def _declare(self, operation: Operation, path: Path, value: Value) -> None:
         declared = self.declared
         if declared is None or path.root is not Root.SELF or len(path.steps) != 1:
@@ -1034,7 +1074,6 @@ class Walk(Expressions):
         if operation not in (Operation.REBIND, Operation.REGISTER):
             return
         name = path.steps[0]
-        name = ANY_NAME if "*" in name else name
         kept = _without_paths(value)
         declared[name] = join(declared[name], kept) if name in declared else kept
 
