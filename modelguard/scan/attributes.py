@@ -15,7 +15,6 @@ from modelguard.scan.project import (
     Method,
     Project,
     SourceFile,
-    cut_offset,
     parse_lines,
 )
 from modelguard.scan.values import NOTHING, ClassObject, External, Value, join, join_all
@@ -262,6 +261,3 @@ class Attributes:
 
 def _last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-__all__ = ["ANY_NAME", "CONFIG_NAME", "Attributes", "config_class", "cut_offset", "instance_of"]

@@ -15,6 +15,7 @@ from modelguard.scan.tables import ELEMENT_METHODS, ITEM_METHODS, METADATA_METHO
 HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
 
 
+_MEMOISERS = frozenset(("lru_cache", "cache", "cached"))
 _ORDINARY = TENSOR_METHODS | VIEW_METHODS | METADATA_METHODS | ELEMENT_METHODS | ITEM_METHODS | {"keys", "copy", "cat", "pad", "stack"}
 
 
@@ -136,6 +137,9 @@ class Candidates:
             count = len(found)
             found.update([name for name, names in waiting if not found.isdisjoint(names)])
             for file in files:
+                for alias, words in file.facts.aliases.items():
+                    if not words.isdisjoint(found) or not words.isdisjoint(_MEMOISERS):
+                        found.add(alias)
                 for alias, imported in file.facts.imports.items():
                     if imported.attribute in found:
                         found.add(alias)
@@ -149,7 +153,7 @@ class Candidates:
             return False
         if facts.may_write or facts.hands or facts.moves or facts.borrows or facts.decorators or info.facts.decorators:
             return False
-        if not self._writers.isdisjoint(called(facts)):
+        if not self._writers.isdisjoint(called(facts)) or not self._entry_points.isdisjoint(facts.own):
             return False
         for symbol in self._symbols(method.owner.file, facts):
             if symbol is None or (symbol.facts.name in self._writers and symbol.file.path in self._reported):
@@ -388,7 +392,7 @@ class Candidates:
                             for each in (self._project.resolve(symbol.file, word) for word in words)
                             if isinstance(each, (ClassInfo, FunctionName))
                         )
-                        if not words.isdisjoint(("lru_cache", "cache", "cached")):
+                        if not words.isdisjoint(_MEMOISERS):
                             found.append(None)
             known = tuple(found)
             self._named[key] = known

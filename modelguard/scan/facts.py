@@ -122,7 +122,8 @@ _WORD_CALL = re.compile(r"(?:next|shuffle)\s*\(")
 _DECLARES = frozenset("setattr __setattr__ __dict__ vars _buffers _parameters _modules".split()) | REGISTRATIONS.keys()
 _ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w*)")
 _OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
-_SELF_ALIAS = re.compile(r"=\s*[\[({\"'\w, :]*\bself\b(?!\s*[.\w(\[])")
+_SUPER = re.compile(r"super\([^()]*\)\s*\.\s*([A-Za-z_]\w*)")
+_SELF_ALIAS = re.compile(r"(?:=|\bin\b|\bwith\b)\s*[\[({\"'\w, :]*\bself\b(?![ \t]*[.\w(\[])")
 _NOT_CALLED = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\b(?!\s*[(.=])")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
@@ -337,10 +338,12 @@ class _Extractor:
             # `getattr(self, "step")(x)`: a name in a string is a name too.
             attributes |= words
         names = frozenset(attributes | (known & words))
-        if "self[" in text:
+        if f"{seen.owner}[" in text:
             names |= _ITEM_METHODS
         aliased = not _NAMERS.isdisjoint(words) or _SELF_ALIAS.search(text) is not None
         own = frozenset(map(intern, _OWN.findall(text))) | (names & _ITEM_METHODS) if "self" in words and not aliased else names
+        if "super" in words:
+            own |= frozenset(_SUPER.findall(text))
         return FunctionFacts(
             node.name,
             qualname,

@@ -1,20 +1,15 @@
-"""The project: which file, class or function a name means, across files and into installed packages' source, without importing any."""
+"""The project: which file, class or function a name means, across files and into installed packages, without importing any."""
 
 from __future__ import annotations
 
 import ast
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from modelguard.scan.facts import CONSTRUCTORS, ClassFacts, FileFacts, FunctionFacts, Import
+from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.tables import MODULE_ROOTS, NOT_MODULES_OF_NN, nn_attribute
-
-_UNFOLLOWED = frozenset(
-    "torch numpy scipy pandas tensorflow jax flax triton sympy PIL cv2 matplotlib sklearn builtins typing".split()
-)
-"""Packages whose source is never read for bases and helpers: known by name, or too large to be worth it."""
 
 _DEPTH = 24
 """How many re-exports a name is followed through."""
@@ -94,7 +89,18 @@ class Method:
 class ClassInfo:
     """A class of the project with its method resolution order."""
 
-    __slots__ = ("_declaring", "_methods", "_read_names", "_storing", "facts", "file", "is_module", "is_tensor_function", "mro", "name")
+    __slots__ = (
+        "_declaring",
+        "_methods",
+        "_read_names",
+        "_storing",
+        "facts",
+        "file",
+        "is_module",
+        "is_tensor_function",
+        "mro",
+        "name",
+    )
 
     def __init__(self, file: SourceFile, facts: ClassFacts) -> None:
         self.file = file
@@ -131,7 +137,9 @@ class ClassInfo:
                     if key not in CONSTRUCTORS:
                         names |= facts.own
             self._read_names = frozenset(names)
-        known = all(item.dotted.startswith(("torch.nn.", "abc.", "typing.")) for item in self.mro if isinstance(item, ExternalClass))
+        known = all(
+            item.dotted.startswith(("torch.nn.", "abc.", "typing.")) for item in self.mro if isinstance(item, ExternalClass)
+        )
         return self._read_names if known else None
 
     def ancestry(self) -> Iterator[ClassInfo]:
@@ -205,17 +213,12 @@ class Project:
         follow_installed: bool = True,
     ) -> None:
         self._load = load
-        absolute = [os.path.abspath(path) for path in roots]
-        self._roots = list(dict.fromkeys(root for path in absolute for root in (path, os.path.dirname(path))))
+        self._modules = ModuleFiles(roots, follow_installed)
         self._module_bases = MODULE_ROOTS | frozenset(module_bases)
-        self._installed = [path for path in sys.path if path and os.path.isdir(path)] if follow_installed else []
         self._files: dict[str, SourceFile | None] = {}
         self._classes: dict[tuple[str, str], ClassInfo] = {}
         self._by_name: dict[str, dict[str, str]] = {}
         self._external: dict[str, ExternalClass] = {}
-        self._modules: dict[tuple[str, str], str | None] = {}
-        self._listings: dict[str, frozenset[str]] = {}
-        self._parents: dict[str, str] = {}
         self._symbols: dict[tuple[str, str], Symbol | None] = {}
 
     def add(self, file: SourceFile) -> None:
@@ -383,7 +386,7 @@ class Project:
     def _imported(self, file: SourceFile, found: Import, depth: int, certain: bool = True) -> Symbol | None:
         if depth > _DEPTH:
             return None
-        path = self.module_path(file.path, found.module, found.level)
+        path = self._modules.of(file.path, found.module, found.level)
         dotted = found.module if not found.level else "." * found.level + found.module
         if path is None:
             if not certain:
@@ -404,69 +407,8 @@ class Project:
     def _submodule(self, module: SourceFile, name: str) -> Symbol | None:
         if os.path.basename(module.path) != "__init__.py":
             return None
-        path = self._find(os.path.dirname(os.path.abspath(module.path)), name)
+        path = self._modules.below(os.path.dirname(os.path.abspath(module.path)), name)
         return self.file(path) if path is not None else None
-
-    def module_path(self, importer: str, module: str, level: int) -> str | None:
-        """The file of a module as `importer` would import it."""
-        key = (os.path.dirname(importer), "." * level + module)
-        try:
-            return self._modules[key]
-        except KeyError:
-            found = self._module_path(importer, module, level)
-            self._modules[key] = found
-            return found
-
-    def _module_path(self, importer: str, module: str, level: int) -> str | None:
-        folder = os.path.dirname(os.path.abspath(importer))
-        if level:
-            for _ in range(level - 1):
-                folder = os.path.dirname(folder)
-            return self._find(folder, module)
-        if module.partition(".")[0] in _UNFOLLOWED or module.partition(".")[0] in sys.stdlib_module_names:
-            return None
-        for root in (self._package_parent(folder), *self._roots, folder, *self._installed):
-            found = self._find(root, module)
-            if found is not None:
-                return found
-        return None
-
-    def _package_parent(self, folder: str) -> str:
-        """The folder that the outermost package around `folder` lies in."""
-        parent = self._parents.get(folder)
-        if parent is None:
-            parent = folder
-            if "__init__.py" in self._listing(folder) and os.path.dirname(folder) != folder:
-                parent = self._package_parent(os.path.dirname(folder))
-            self._parents[folder] = parent
-        return parent
-
-    def _find(self, folder: str, module: str) -> str | None:
-        parts = module.split(".") if module else []
-        for part in parts[:-1]:
-            if part not in self._listing(folder):
-                return None
-            folder = os.path.join(folder, part)
-        if parts:
-            entries = self._listing(folder)
-            if parts[-1] in entries:
-                package = os.path.join(folder, parts[-1])
-                if "__init__.py" in self._listing(package):
-                    return os.path.join(package, "__init__.py")
-            if parts[-1] + ".py" in entries:
-                return os.path.join(folder, parts[-1] + ".py")
-            return None
-        return os.path.join(folder, "__init__.py") if "__init__.py" in self._listing(folder) else None
-
-    def _listing(self, folder: str) -> frozenset[str]:
-        entries = self._listings.get(folder)
-        if entries is None:
-            try:
-                entries = frozenset(os.listdir(folder or "."))
-            except OSError:
-                entries = frozenset()
-            self._listings[folder] = entries
-        return entries
 
 
 def _shown(path: str) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from modelguard.findings import Frame, GuardContext, Location
 from modelguard.observation import Kind, Operation, Root, StateWrite
-from modelguard.scan.values import ITEM, WHOLE, Facts, Path
+from modelguard.scan.paths import ITEM, WHOLE, Facts, Path
 
 
 class Event(NamedTuple):
@@ -57,8 +57,11 @@ class Recorder:
         )
 
     def read(self, path: Path, definite: frozenset[Path], used: bool) -> None:
-        """Take in a read: `definite` is what the step has written before it on every way, `used` says that more than the state's own
-        update depends on it."""
+        """Take in a read.
+
+        `definite` is what the step has written before it on every way; `used` says that more than the state's own update
+        depends on it.
+        """
         known = self.exposed.get(path)
         self.exposed[path] = definite if known is None else known & definite
         if used:

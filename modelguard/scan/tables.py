@@ -6,9 +6,9 @@ from modelguard.observation import Kind
 
 CONTAINER_MUTATORS = frozenset(
     (
-        "append appendleft extend extendleft insert pop popleft popitem remove clear update setdefault add discard sort reverse rotate "
-        "move_to_end difference_update intersection_update symmetric_difference_update subtract push put put_nowait get_nowait "
-        "__setitem__ __delitem__ __iadd__ __ior__"
+        "append appendleft extend extendleft insert pop popleft popitem remove clear update setdefault add discard sort "
+        "reverse rotate move_to_end difference_update intersection_update symmetric_difference_update subtract push put "
+        "put_nowait get_nowait __setitem__ __delitem__ __iadd__ __ior__"
     ).split()
 )
 """Methods that change a dict, list, set, deque, counter or queue."""
@@ -27,10 +27,10 @@ ITEM_METHODS = frozenset(("items",))
 
 VIEW_METHODS = frozenset(
     (
-        "view reshape flatten unflatten squeeze unsqueeze transpose permute t narrow select expand expand_as view_as reshape_as swapaxes "
-        "swapdims movedim moveaxis unbind chunk split tensor_split detach diagonal unfold contiguous to type type_as float half double "
-        "bfloat16 int long bool cpu cuda numpy squeeze_ unsqueeze_ detach_ transpose_ t_ real imag as_strided ravel requires_grad_ "
-        "index_select_view hsplit vsplit dsplit untyped_storage storage"
+        "view reshape flatten unflatten squeeze unsqueeze transpose permute t narrow select expand expand_as view_as "
+        "reshape_as swapaxes swapdims movedim moveaxis unbind chunk split tensor_split detach diagonal unfold contiguous to "
+        "type type_as float half double bfloat16 int long bool cpu cuda numpy squeeze_ unsqueeze_ detach_ transpose_ t_ real "
+        "imag as_strided ravel requires_grad_ index_select_view hsplit vsplit dsplit untyped_storage storage"
     ).split()
 )
 """Tensor methods whose result may share the receiver's memory."""
@@ -43,8 +43,8 @@ VIEW_ATTRIBUTES = frozenset("data T mT H mH real imag".split())
 
 VIEW_FUNCTIONS = frozenset(
     (
-        "reshape flatten squeeze unsqueeze transpose permute narrow select swapaxes movedim unbind chunk split tensor_split detach "
-        "view_as_real view_as_complex real imag diagonal t as_strided broadcast_to unflatten"
+        "reshape flatten squeeze unsqueeze transpose permute narrow select swapaxes movedim unbind chunk split tensor_split "
+        "detach view_as_real view_as_complex real imag diagonal t as_strided broadcast_to unflatten"
     ).split()
 )
 """Functions of torch whose result may share their first argument's memory."""
@@ -57,23 +57,25 @@ METADATA_METHODS = frozenset(
 SIZE_METHODS = frozenset("size dim ndimension numel nelement stride".split())
 TENSOR_METHODS = frozenset(
     (
-        "abs add addcmul addmm argmax argmin argsort baddbmm bernoulli bmm ceil clamp clamp_max clamp_min clone cos cumprod cumsum div dot "
-        "einsum eq erf exp expand expand_as flatten floor fmod gather ge gelu gt index_add index_copy index_fill index_select isnan "
-        "isfinite le lerp log log2 log_softmax logical_and logical_not logical_or logsumexp lt masked_fill masked_scatter masked_select "
-        "matmul mean mm mul multinomial mv ne neg new_empty new_full new_ones new_tensor new_zeros nonzero norm permute pow prod reciprocal "
-        "relu repeat_interleave reshape roll rsqrt scatter scatter_add sigmoid sign sin softmax sqrt square squeeze std sub sum swapaxes "
-        "tanh transpose tril triu true_divide unfold unsqueeze var view view_as where zeros_like contiguous detach"
+        "abs add addcmul addmm argmax argmin argsort baddbmm bernoulli bmm ceil clamp clamp_max clamp_min clone cos cumprod "
+        "cumsum div dot einsum eq erf exp expand expand_as flatten floor fmod gather ge gelu gt index_add index_copy "
+        "index_fill index_select isnan isfinite le lerp log log2 log_softmax logical_and logical_not logical_or logsumexp lt "
+        "masked_fill masked_scatter masked_select matmul mean mm mul multinomial mv ne neg new_empty new_full new_ones "
+        "new_tensor new_zeros nonzero norm permute pow prod reciprocal relu repeat_interleave reshape roll rsqrt scatter "
+        "scatter_add sigmoid sign sin softmax sqrt square squeeze std sub sum swapaxes tanh transpose tril triu true_divide "
+        "unfold unsqueeze var view view_as where zeros_like contiguous detach"
     ).split()
 )
 """Methods that, on a receiver nothing is known of, speak for a tensor."""
-
-NUMBER_METHODS = frozenset("item tolist __len__ index count bit_length".split())
 
 SWAPPING_METHODS = frozenset("set_ resize_ resize_as_".split())
 """Methods that give a tensor other memory."""
 
 NOT_IN_PLACE = frozenset(
-    "requires_grad_ share_memory_ rename_ retain_grad_ register_ is_ type_ get_ detach_ squeeze_ unsqueeze_ t_ transpose_ swapdims_ swapaxes_".split()
+    (
+        "requires_grad_ share_memory_ rename_ retain_grad_ register_ is_ type_ get_ detach_ squeeze_ unsqueeze_ t_ transpose_ "
+        "swapdims_ swapaxes_"
+    ).split()
 )
 """Names that end in an underscore and write no memory."""
 
@@ -119,6 +121,8 @@ MODULE_WALKS = {
 """Methods of a module that hand out its parts."""
 
 MODULE_DICTS = {"_buffers": Kind.BUFFER, "_parameters": Kind.PARAMETER, "_modules": Kind.MODULE}
+INSTANCE_DICTS = frozenset(("__dict__", *MODULE_DICTS))
+"""Dictionaries of an object whose items are its attributes."""
 
 MUTATING_FUNCTIONS = {
     "heapq.heappush": 0,
@@ -150,18 +154,23 @@ RUNNING_STATISTICS = {
 """Functional operators that write buffers handed to them: (position, keyword) of each."""
 
 MEMOISERS = frozenset(
-    "functools.lru_cache functools.cache cachetools.cached cachetools.cachedmethod joblib.memory.cache methodtools.lru_cache".split()
+    (
+        "functools.lru_cache functools.cache cachetools.cached cachetools.cachedmethod joblib.memory.cache methodtools.lru_cache"
+    ).split()
 )
 CACHED_PROPERTIES = frozenset(
-    "functools.cached_property cached_property.cached_property django.utils.functional.cached_property torch.utils._pytree.cached_property".split()
+    (
+        "functools.cached_property cached_property.cached_property django.utils.functional.cached_property "
+        "torch.utils._pytree.cached_property"
+    ).split()
 )
 
 CAPTURE_PREDICATES = frozenset(
     (
-        "torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch.compiler.is_exporting torch._dynamo.is_compiling "
-        "torch._dynamo.external_utils.is_compiling torch._utils.is_compiling torch.cuda.is_current_stream_capturing "
-        "torch._C._cuda_isCurrentStreamCapturing is_torchdynamo_compiling is_compiling is_dynamo_compiling is_current_stream_capturing "
-        "is_torchdynamo_exporting"
+        "torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch.compiler.is_exporting "
+        "torch._dynamo.is_compiling torch._dynamo.external_utils.is_compiling torch._utils.is_compiling "
+        "torch.cuda.is_current_stream_capturing torch._C._cuda_isCurrentStreamCapturing is_torchdynamo_compiling is_compiling "
+        "is_dynamo_compiling is_current_stream_capturing is_torchdynamo_exporting"
     ).split()
 )
 """True while a compiler or a graph capture looks at the code: what runs only when they are false never gets captured."""
@@ -169,8 +178,8 @@ CAPTURE_PREDICATES = frozenset(
 SCRIPT_PREDICATES = frozenset(
     (
         "torch.jit.is_scripting torch.jit.is_tracing torch.onnx.is_in_onnx_export torch.jit._script.is_scripting "
-        "torch._C._get_tracing_state torch._jit_internal.is_scripting is_scripting is_tracing is_in_onnx_export is_jit_tracing is_fx_tracing "
-        "is_torch_fx_proxy torch.fx._symbolic_trace.is_fx_tracing"
+        "torch._C._get_tracing_state torch._jit_internal.is_scripting is_scripting is_tracing is_in_onnx_export "
+        "is_jit_tracing is_fx_tracing is_torch_fx_proxy torch.fx._symbolic_trace.is_fx_tracing"
     ).split()
 )
 """True only under TorchScript or an ONNX export: what runs only when they are true is not run by an engine."""
@@ -179,9 +188,10 @@ TENSOR_PACKAGES = frozenset("torch einops einx".split())
 TENSORLESS_TORCH = frozenset(
     (
         "torch.Size torch.device torch.dtype torch.finfo torch.iinfo torch.is_tensor torch.is_floating_point torch.is_complex "
-        "torch.get_default_dtype torch.is_autocast_enabled torch.is_grad_enabled torch.get_autocast_gpu_dtype torch.get_autocast_dtype "
-        "torch.promote_types torch.result_type torch.numel torch.Generator torch.broadcast_shapes torch.initial_seed torch.equal "
-        "torch.allclose torch.no_grad torch.enable_grad torch.inference_mode torch.autocast torch.set_grad_enabled torch.typename"
+        "torch.get_default_dtype torch.is_autocast_enabled torch.is_grad_enabled torch.get_autocast_gpu_dtype "
+        "torch.get_autocast_dtype torch.promote_types torch.result_type torch.numel torch.Generator torch.broadcast_shapes "
+        "torch.initial_seed torch.equal torch.allclose torch.no_grad torch.enable_grad torch.inference_mode torch.autocast "
+        "torch.set_grad_enabled torch.typename"
     ).split()
 )
 """Names of torch whose result is no tensor."""
@@ -192,17 +202,17 @@ TUPLES_OF_TENSORS = frozenset(
 
 MODULE_ROOTS = frozenset(
     (
-        "torch.nn.Module torch.nn.modules.module.Module torch.nn.modules.Module lightning.LightningModule lightning.pytorch.LightningModule "
-        "pytorch_lightning.LightningModule pytorch_lightning.core.LightningModule pl.LightningModule torch.jit.ScriptModule "
-        "torch.jit._script.ScriptModule fairseq.models.BaseFairseqModel mmcv.runner.BaseModule mmengine.model.BaseModule "
-        "transformers.PreTrainedModel transformers.modeling_utils.PreTrainedModel diffusers.ModelMixin "
-        "diffusers.models.modeling_utils.ModelMixin vllm.model_executor.custom_op.CustomOp sglang.srt.custom_op.CustomOp"
+        "torch.nn.Module torch.nn.modules.module.Module torch.nn.modules.Module lightning.LightningModule "
+        "lightning.pytorch.LightningModule pytorch_lightning.LightningModule pytorch_lightning.core.LightningModule "
+        "pl.LightningModule torch.jit.ScriptModule torch.jit._script.ScriptModule fairseq.models.BaseFairseqModel "
+        "mmcv.runner.BaseModule mmengine.model.BaseModule transformers.PreTrainedModel "
+        "transformers.modeling_utils.PreTrainedModel diffusers.ModelMixin diffusers.models.modeling_utils.ModelMixin "
+        "vllm.model_executor.custom_op.CustomOp sglang.srt.custom_op.CustomOp"
     ).split()
 )
 """Classes known to be modules even where their source is not at hand."""
 
 NOT_MODULES_OF_NN = frozenset("Parameter Buffer UninitializedParameter UninitializedBuffer".split())
-MODULE_CONTAINERS = frozenset("ModuleList ModuleDict Sequential ParameterList ParameterDict".split())
 
 NN_ATTRIBUTES: dict[str, dict[str, int]] = {
     "Linear": {"weight": Kind.PARAMETER, "bias": Kind.PARAMETER},
@@ -249,6 +259,6 @@ NN_ATTRIBUTES: dict[str, dict[str, int]] = {
 def nn_attribute(class_name: str, attribute: str) -> int:
     """The kind of an attribute of a `torch.nn` class, 0 where it is not known."""
     for prefix, attributes in NN_ATTRIBUTES.items():
-        if class_name.startswith(prefix) or class_name.startswith("Lazy" + prefix):
+        if class_name.startswith((prefix, "Lazy" + prefix)):
             return attributes.get(attribute, 0)
     return 0

@@ -2,125 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from modelguard.observation import Kind, Root
+from modelguard.observation import Kind
 
 if TYPE_CHECKING:
     import ast
 
     from modelguard.scan.facts import FunctionFacts
+    from modelguard.scan.paths import Path, Test
     from modelguard.scan.project import ClassInfo, ExternalClass, SourceFile
 
-ITEM = "[*]"
-"""The step of a state path that stands for any item of a container."""
+_Item = TypeVar("_Item")
 
-WHOLE = "**"
-"""The step that stands for all that is below: a module that is called, an object that is handed to unknown code."""
+DROPPED, RECEIVER, ALIAS, USED = range(4)
+"""What becomes of a value: nothing; something is done to it; it gets another name; it is used."""
+
+FEW = 3
+"""States a value may be a part of at most if what is done to it is to be seen, where its type is not known."""
 
 _MOST = 8
 """How many alternatives a value keeps of each sort; more than that are dropped, oldest first kept."""
-
-
-class Path(NamedTuple):
-    """A state path: a root (`label` is what it is called in the source, `scope` makes it unique) and steps of attributes and items."""
-
-    root: Root
-    label: str
-    scope: str
-    steps: tuple[str, ...]
-
-    def step(self, name: str) -> Path:
-        """The path of an attribute or item of what this path names; items of items are one."""
-        if name == ITEM and self.steps and self.steps[-1] == ITEM:
-            return self
-        return Path(self.root, self.label, self.scope, (*self.steps, name))
-
-    def parent(self) -> Path:
-        """The path without its last step."""
-        return Path(self.root, self.label, self.scope, self.steps[:-1])
-
-    def holder(self) -> Path:
-        """The attribute that holds what this path names: the path without trailing item steps."""
-        path = self
-        while path.steps and path.steps[-1] == ITEM:
-            path = path.parent()
-        return path
-
-    def related(self, other: Path) -> bool:
-        """Whether one is the other or a part of it."""
-        if self.root is not other.root or self.label != other.label or self.scope != other.scope:
-            return False
-        return all(mine == yours or _may_equal(mine, yours) for mine, yours in zip(self.steps, other.steps))
-
-    def covers(self, other: Path) -> bool:
-        """Whether `other` is this or a part of it."""
-        return self.related(other) and len(self.steps) <= len(other.steps)
-
-    def __str__(self) -> str:
-        return self.label + "".join(step if step == ITEM else f".{step}" for step in self.steps)
-
-
-def _may_equal(left: str, right: str) -> bool:
-    """Whether two steps may be the same attribute, where a name is only known in part (`cos_*`)."""
-    if left in (ITEM, WHOLE) or right in (ITEM, WHOLE) or not ("*" in left or "*" in right):
-        return False
-    start, _, end = (left if "*" in left else right).partition("*")
-    other = right if "*" in left else left
-    return "*" in other or (other.startswith(start) and other.endswith(end))
-
-
-class Check(NamedTuple):
-    """Something a guard asks of a state path: `missing` (is it there at all), `size` (is it large enough, of the right dtype) or
-    `compare` (of the value itself)."""
-
-    path: Path
-    how: str
-
-
-class Facts(NamedTuple):
-    """What holds on one branch of a test."""
-
-    training: bool = False
-    evaluating: bool = False
-    eager: bool = False
-    dead: bool = False
-    checks: tuple[Check, ...] = ()
-
-    def both(self, other: Facts) -> Facts:
-        """What holds when both hold."""
-        if other is NO_FACTS:
-            return self
-        if self is NO_FACTS:
-            return other
-        return Facts(
-            self.training or other.training,
-            self.evaluating or other.evaluating,
-            self.eager or other.eager,
-            self.dead or other.dead,
-            self.checks + other.checks,
-        )
-
-    def either(self, other: Facts) -> Facts:
-        """What holds when at least one holds: a check made in either counts."""
-        return Facts(
-            self.training and other.training,
-            self.evaluating and other.evaluating,
-            self.eager and other.eager,
-            self.dead and other.dead,
-            self.checks + other.checks,
-        )
-
-
-NO_FACTS = Facts()
-
-
-class Test(NamedTuple):
-    """What holds where a truth value is true, and where it is false."""
-
-    true: Facts
-    false: Facts
 
 
 class Environment:
@@ -176,11 +79,33 @@ class Function:
         """Where the function stands: the same for every copy of it."""
         return (self.file.path, self.node.lineno + self.offset, self.node.col_offset)
 
+    @property
+    def scope(self) -> str:
+        """What makes a state path unique that starts at the function itself."""
+        return f"{self.file.path}:{self.node.lineno + self.offset}"
+
     def bind(self, value: Value) -> Function:
         """This function as a method of `value`."""
-        return Function(
-            self.name, self.node, self.file, self.offset, self.owner, self.environment, value, self.memoised, self.facts
-        )
+        return self._copy(value, self.memoised)
+
+    def memoise(self) -> Function:
+        """This function with its results kept."""
+        return self._copy(self.bound, True)
+
+    def positional(self) -> list[tuple[ast.arg, ast.expr | None]]:
+        """The parameters that are passed by position, with their defaults."""
+        arguments = self.node.args
+        parameters = [*arguments.posonlyargs, *arguments.args]
+        required = len(parameters) - len(arguments.defaults)
+        return [*zip(parameters, [*[None] * required, *arguments.defaults], strict=True)]
+
+    def keyword_only(self) -> list[tuple[ast.arg, ast.expr | None]]:
+        """The parameters that are passed by name only, with their defaults."""
+        arguments = self.node.args
+        return [*zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+
+    def _copy(self, bound: Value | None, memoised: bool) -> Function:
+        return Function(self.name, self.node, self.file, self.offset, self.owner, self.environment, bound, memoised, self.facts)
 
 
 class ClassObject(NamedTuple):
@@ -220,10 +145,6 @@ class Partial(NamedTuple):
     kwargs: tuple[tuple[str, Value], ...]
 
 
-PROPERTY: tuple[tuple[str, Value], ...] = (("property", None),)  # type: ignore[assignment]
-"""Marks, as the keywords of a `Partial`, the function of a `property(...)` bound in a class body."""
-
-
 class Super(NamedTuple):
     """`super()` in a method of `after`, on `value`."""
 
@@ -231,22 +152,15 @@ class Super(NamedTuple):
     value: Value
 
 
-class BoundMethod(NamedTuple):
-    """A method of an object that is no part of the state: `history.append` taken off a local list."""
-
-    receiver: Value
-    name: str
-
-
-Object = Function | ClassObject | External | ModuleObject | Instance | Partial | Super | BoundMethod
+Object = Function | ClassObject | External | ModuleObject | Instance | Partial | Super
 
 
 class Value:
     """What a value may be.
 
     `paths` are the state it may be (or share memory with); `classes` what it may be an instance of; `objects` what is known
-    exactly; `element` what it holds, `items` the same one by one for short tuples and lists; `about` the state it measures (a size, a
-    dtype); `inputs` whether it is computed from what the entry point was given; `test` what its truth says.
+    exactly; `element` what it holds, `items` the same one by one for short tuples and lists; `about` the state it measures
+    (a size, a dtype); `inputs` whether it is computed from what the entry point was given; `test` what its truth says.
     """
 
     __slots__ = ("about", "classes", "constant", "element", "inputs", "items", "kinds", "objects", "paths", "test")
@@ -308,6 +222,11 @@ class Value:
         )
 
     @property
+    def key_name(self) -> str:
+        """The attribute that the value names as a key of `getattr` or `__dict__`; `*` where that is only known at run time."""
+        return self.constant if isinstance(self.constant, str) else "*"
+
+    @property
     def content_kinds(self) -> int:
         """The kinds of the value and of what it holds."""
         kinds = self.kinds
@@ -350,18 +269,23 @@ def _identity(item: Object) -> object:
     return id(item)
 
 
+Arguments = Sequence[Value]
+Keywords = dict[str, Value]
+"""What a call is handed: by position (with `SPREAD` for `*rest`), and by name (with `**` for the rest)."""
+
 UNKNOWN = Value()
 NOTHING = Value(Kind.NOTHING)
 NONE = Value(Kind.NONE)
-NUMBER = Value(Kind.NUMBER)
-BOOL = Value(Kind.BOOL)
-STRING = Value(Kind.STRING)
-TENSOR = Value(Kind.TENSOR)
-INPUT_TENSOR = Value(Kind.TENSOR, inputs=True)
 INPUT = Value(Kind.UNKNOWN, inputs=True)
 
+PROPERTY = (("property", NONE),)
+"""Marks, as the keywords of a `Partial`, the function of a `property(...)` bound in a class body."""
 
-def union(left: tuple, right: tuple) -> tuple:  # type: ignore[type-arg]
+SPREAD = 1 << 30
+"""Marks, as a kind, the argument list's `*rest` among the positional arguments of a call."""
+
+
+def union(left: tuple[_Item, ...], right: tuple[_Item, ...]) -> tuple[_Item, ...]:
     """Both, without repetition, at most eight."""
     if not right or left is right:
         return left
@@ -385,7 +309,7 @@ def join(left: Value, right: Value) -> Value:
         else join_elements(left.element, right.element)
     )
     if left.items is not None and right.items is not None and len(left.items) == len(right.items):
-        items = tuple(join(a, b) for a, b in zip(left.items, right.items))
+        items = tuple(join(a, b) for a, b in zip(left.items, right.items, strict=True))
     else:
         for side in (left, right):
             if side.items:
@@ -429,5 +353,29 @@ def join_all(values: Iterable[Value]) -> Value:
     return result
 
 
-SPREAD = 1 << 30
-"""Marks, as a kind, the argument list's `*rest` among the positional arguments of a call."""
+def bound(item: Object, base: Value) -> Object:
+    """A method taken off `base`."""
+    if isinstance(item, Function):
+        return item.bind(base)
+    if isinstance(item, Instance):
+        return Partial(Value(Kind.OBJECT, classes=(item.info,) if item.info else (), objects=(item,)), (base,), ())
+    if isinstance(item, Partial):
+        return Partial(item.function, (*item.args, base), item.kwargs)
+    return item
+
+
+def may_be_tensor(value: Value) -> bool:
+    """Whether a value may be a tensor, as far as its kinds tell."""
+    if value.kinds & Kind.ANY_TENSOR:
+        return True
+    return bool(value.kinds & Kind.UNKNOWN) and not value.kinds & (Kind.MODULE | Kind.CONTAINER | Kind.CONFIG)
+
+
+def tensor_like(value: Value) -> bool:
+    """Whether a value may be a tensor, as far as anything is known."""
+    return may_be_tensor(value) and (bool(value.kinds & Kind.ANY_TENSOR) or not value.objects)
+
+
+def any_inputs(args: Arguments, kwargs: Keywords) -> bool:
+    """Whether an argument of a call is computed from what the entry point was given."""
+    return any(value.inputs for value in args) or any(value.inputs for value in kwargs.values())
