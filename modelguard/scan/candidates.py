@@ -16,12 +16,16 @@ HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
 
 
 _MEMOISERS = frozenset(("lru_cache", "cache", "cached"))
-_ORDINARY = TENSOR_METHODS | VIEW_METHODS | METADATA_METHODS | ELEMENT_METHODS | ITEM_METHODS | {"keys", "copy", "cat", "pad", "stack"}
+_ORDINARY = (
+    TENSOR_METHODS | VIEW_METHODS | METADATA_METHODS | ELEMENT_METHODS | ITEM_METHODS | {"keys", "copy", "cat", "pad", "stack"}
+)
 
 
 def called(facts: FunctionFacts) -> frozenset[str]:
-    """The names in a function's text that a call of the project's own code may go by: what tensors and dicts have too only counts on
-    the first parameter."""
+    """The names in a function's text that a call of the project's own code may go by.
+
+    What tensors and dicts have too only counts on the first parameter.
+    """
     return facts.own | (facts.names - _ORDINARY)
 
 
@@ -114,7 +118,7 @@ class Candidates:
         self._by_name: dict[tuple[int, str], tuple[_Reached, ...]] = {}
 
     def writers(self, files: Iterable[SourceFile]) -> frozenset[str]:
-        """The names of functions of the scanned files that write, or call by name what does; constructors and entry points aside."""
+        """The names of the scanned files' functions that write, or call by name what does; not constructors and entry points."""
         functions = [
             facts
             for file in files
@@ -147,7 +151,7 @@ class Candidates:
         return self._writers
 
     def _quiet(self, info: ClassInfo, method: Method) -> bool:
-        """Whether, by the names in an entry point's text and what its class keeps, nothing can be written: found without following calls."""
+        """Whether nothing can be written, by the names in an entry point's text and what its class keeps alone."""
         facts = method.facts
         if self._writers is None or method.owner.file.path not in self._reported:
             return False
@@ -288,11 +292,19 @@ class Candidates:
         return bool(registering(info, self._reported))
 
     def _writes(
-        self, info: ClassInfo, method: Method, file: SourceFile, facts: FunctionFacts, caller: tuple[SourceFile, FunctionFacts] | None
+        self,
+        info: ClassInfo,
+        method: Method,
+        file: SourceFile,
+        facts: FunctionFacts,
+        caller: tuple[SourceFile, FunctionFacts] | None,
     ) -> bool:
         if facts.may_write or (facts.moves and self._moves(info, facts)):
             return True
-        if any(lent is not None and (lent.facts.hands_out or "property" in lent.facts.decorators) for lent in map(info.method, facts.borrows)):
+        if any(
+            lent is not None and (lent.facts.hands_out or "property" in lent.facts.decorators)
+            for lent in map(info.method, facts.borrows)
+        ):
             return True
         if not facts.hands:
             return False

@@ -1,4 +1,4 @@
-"""The scan: paths and settings in, a report out. Reading is `files`, what is known of a file `facts`, what a region does `walk`."""
+"""The scan: paths and settings in, a report out. Reading is `files`, what a file declares `facts`, what a region does `walk`."""
 
 from __future__ import annotations
 
@@ -150,7 +150,8 @@ class _Scan:
             where = method.owner.file.path
             if (where, method.facts.line) not in self.too_deep:
                 self.too_deep.add((where, method.facts.line))
-                message = f"{info.name}.{method.facts.name} is nested too deeply to be analysed; split its longest expression or if-chain"
+                name = f"{info.name}.{method.facts.name}"
+                message = f"{name} is nested too deeply to be analysed; split its longest expression or if-chain"
                 self.diagnostics.append(Diagnostic(where, message, method.facts.line))
         return recorder.state_writes()
 

@@ -6,7 +6,7 @@ import ast
 
 from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.access import Access
-from modelguard.scan.facts import tensor_index
+from modelguard.scan.bindings import tensor_index
 from modelguard.scan.paths import ITEM, Path
 from modelguard.scan.project import ClassInfo, GlobalName
 from modelguard.scan.tables import INSTANCE_DICTS, MODULE_DICTS
