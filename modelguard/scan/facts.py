@@ -337,7 +337,7 @@ def _moves(owner: str) -> re.Pattern[str]:
 
 
 def _renames_self(text: str) -> bool:
-    """Whether `self` may get another name: `net = self`, `for net in [self]`, `with entered(self) as net`, `type(self).f(self)`."""
+    """Whether `self` may get another name: `net = self`, `for net in [self]`, `with a(self) as net`, `type(self).f(self)`."""
     for found in _BARE_SELF.finditer(text):
         start = text.rfind("\n", 0, found.start()) + 1
         before = text[start : found.start()]

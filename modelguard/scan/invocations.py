@@ -165,7 +165,7 @@ class Invocations(Statements):
         limit = _DEPTH if self.recorder is not None else _DECLARING_DEPTH
         if len(self.stack) >= limit or self.statements > _STATEMENTS:
             self.pass_out(args, kwargs)
-            return INPUT
+            return Value(Kind.UNKNOWN, inputs=any_inputs(args, kwargs))
         if any(active.function.node is function.node for active in self.stack):
             return NOTHING
         key = (
@@ -179,7 +179,8 @@ class Invocations(Statements):
         known = self.walked.get(key)
         if known is not None:
             return known
-        if self.recorder is not None and self.stack and self.world.leads_nowhere(function):
+        # What a helper returns matters where it is kept as state, whether or not it writes.
+        if self.recorder is not None and self.stack and not self.storing and self.world.leads_nowhere(function):
             if not any(calls_back(value) for value in (*args, *kwargs.values())):
                 return self._passed_over(function, args, kwargs)
         if self.stack:
@@ -219,7 +220,7 @@ class Invocations(Statements):
                     self.read(path.step(name), used=True)
         inputs = any_inputs(args, kwargs)
         if isinstance(node, ast.Lambda) or node.returns is None:
-            return Value(Kind.TENSOR | Kind.UNKNOWN, inputs=inputs)
+            return Value(Kind.UNKNOWN, inputs=inputs)
         return self.world.attributes.annotation(function.file, node.returns).with_inputs(inputs)
 
     def _glanced(self, function: Function, args: Sequence[Value]) -> Value | None:

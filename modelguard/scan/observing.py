@@ -57,6 +57,7 @@ class Observing:
         self.definite: frozenset[Path] = frozenset()
         self.looped: frozenset[Path] = frozenset()
         self.feeding: tuple[Path, ...] = ()
+        self.storing = False
         self.roots: dict[tuple[Root, str, str], Value] = {}
         self.walked: dict[tuple[object, ...], Value] = {}
         self.environments: list[Environment] = []

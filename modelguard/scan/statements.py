@@ -71,12 +71,15 @@ class Statements(Expressions):
         own = not any(isinstance(target, ast.Name) for target in targets)
         paths = tuple(path for target in targets for path in self.target_paths(target)) if own else ()
         feeding, self.feeding = self.feeding, paths
+        storing = self.storing
+        self.storing = storing or any(not isinstance(target, ast.Name) for target in targets)
         try:
             if all(isinstance(target, ast.Name) for target in targets):
                 return self.alias(node)
             return self.expression(node)
         finally:
             self.feeding = feeding
+            self.storing = storing
 
     def _aug_assign(self, node: ast.AugAssign) -> None:
         target = node.target

@@ -160,7 +160,7 @@ class World:
         A helper outside the scanned files that is handed no function reports nothing and calls nobody back. A helper that several
         regions share has shown what it does.
         """
-        if function.environment is not None or any(calls_back(value) for value in args):
+        if walk.storing or function.environment is not None or any(calls_back(value) for value in args):
             return None
         node = function.node
         itself = walk.itself
@@ -176,14 +176,14 @@ class World:
                 return self.attributes.annotation(function.file, node.returns).with_inputs(inputs)
             if _short(node):
                 return None
-            return INPUT
+            return Value(Kind.UNKNOWN, inputs=any(value.inputs for value in args))
         visits = self._visits.setdefault(function.place, set())
         if walk.number in visits:
             return None
         if len(visits) < _VISITS:
             visits.add(walk.number)
             return None
-        return self._returned.get(function.place, INPUT)
+        return self._returned.get(function.place, Value(Kind.UNKNOWN, inputs=any(value.inputs for value in args)))
 
     def returned(self, function: Function, value: Value) -> None:
         """Remember what kind of value a helper returns."""
