@@ -251,7 +251,10 @@ class BufferRebound(Rule):
             return None
         if write.carried:
             consequence = "each replay starts again from the tensor it captured, so no step sees what the one before it stored"
-            advice = f"keep the memory and write into it: `{write.path}.copy_(...)`"
+            advice = (
+                f"keep the memory and write into it: `{write.path}.copy_(...)`; if the size changes, build the buffer in `__init__` for "
+                "the largest size and slice it"
+            )
         else:
             consequence = (
                 "the assignment is not replayed, so the module keeps the tensor of the captured step, and a graph captured "

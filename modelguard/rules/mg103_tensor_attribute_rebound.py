@@ -276,7 +276,7 @@ class TensorAttributeRebound(Rule):
             severity = Severity.ERROR
             consequence = "the assignment is not replayed, so every step reads the tensor of the captured step"
             advice = (
-                f"register `{local_name(write.path)}` as a buffer of fixed size in `__init__` and write into it with "
+                f"register `{write.path}` as a buffer of fixed size in `__init__` and write into it with "
                 f"`{write.path}.copy_(...)`, or take the state as an argument and return the new one"
             )
         else:

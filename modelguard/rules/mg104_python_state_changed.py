@@ -339,8 +339,13 @@ def _noun(write: StateWrite) -> str:
 def _advice(write: StateWrite) -> str:
     kind, path = write.value | write.declared, write.path
     if within(kind & ~Kind.UNKNOWN, Kind.NUMBER | Kind.NONE) and holds(kind, Kind.NUMBER):
+        if "[*]" in path:
+            return f"set `{path}` in `__init__` or before the step is captured, or pass the number as an argument"
         in_place = f"{path}.add_(...)" if write.operation is Operation.AUGMENT else f"{path}.copy_(...)"
-        return f"keep it in a buffer and write `{in_place}`, pass it as an argument, or count outside the captured step"
+        return (
+            f"keep it in a buffer, write `{in_place}` and index with it (`index_copy_`, not a slice); pass it as an argument; "
+            "or keep it outside of the captured step"
+        )
     if within(kind & ~Kind.UNKNOWN, Kind.BOOL | Kind.NONE) and holds(kind, Kind.BOOL):
         return f"do the one-time work before the step is captured and set `{path}` there, or pass the flag as an argument"
     if kind == Kind.UNKNOWN:

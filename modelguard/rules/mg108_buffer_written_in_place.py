@@ -260,8 +260,14 @@ class BufferWrittenInPlace(Rule):
             )
         else:
             advice = f"nothing to change if later steps need `{write.path}`; otherwise write into a new tensor and return it"
+        if write.verb == "[...] =":
+            advice += "; an index that moves from step to step must be a tensor (`index_copy_`), not a Python number"
+        item = write.operation is Operation.ITEM or write.verb == "[...] ="
+        replayed = (
+            "this is replayed, at the place it had at capture where the index is a Python number" if item else "this is replayed"
+        )
         message = (
-            f"{word} `{write.path}` is written in place in `{write.function}`: this is replayed correctly, but "
+            f"{word} `{write.path}` is written in place in `{write.function}`: {replayed}, but "
             '`torch.compile(mode="reduce-overhead")` may skip CUDA graphs because of it, and warm-up calls before capture '
             "write it too"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelguard.findings import Effect, GuardContext, Severity
 from modelguard.observation import Kind, Operation, Root, StateWrite
 from modelguard.rules.base import Invalid, Rule, Valid, Verdict
-from modelguard.rules.reading import fills_once, holds, is_shared, local_name, within
+from modelguard.rules.reading import fills_once, holds, is_shared, within
 
 _FILLING = (Operation.REBIND, Operation.ITEM, Operation.MUTATE)
 
@@ -293,14 +293,14 @@ class LazyCache(Rule):
                 f"`{write.path}` is filled on first use in `{write.function}`: if the captured call is the first one, {what} "
                 "lies in the graph's own memory, which every replay overwrites"
             )
-            advice = f"build `{local_name(write.path)}` in `__init__`, or make a warm-up call before the step is captured"
+            advice = f"build `{write.path}` in `__init__`, or make a warm-up call before the step is captured"
             return Verdict(Severity.WARNING, message, advice, Effect.FROZEN)
         message = (
             f"`{write.path}` is updated on demand in `{write.function}`: capture records one outcome of its check for good, and "
             "a graph captured before an update goes on using the old value, which may have been freed"
         )
         advice = (
-            f"build `{local_name(write.path)}` in `__init__` for the largest size (a tensor as a buffer, which is sliced here), "
+            f"build `{write.path}` in `__init__` for the largest size (a tensor as a buffer, which is sliced here), "
             "or update it in a method that is called before the step is captured"
         )
         return Verdict(Severity.ERROR, message, advice, Effect.FROZEN)
