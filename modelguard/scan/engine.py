@@ -25,7 +25,6 @@ from modelguard.scan.recorder import Recorder
 from modelguard.scan.walk import Walk, World
 from modelguard.settings import Settings
 
-HELP_URL = "https://modelguard.readthedocs.io/en/latest/rules/{code}/"
 
 _RECURSION = 6_000
 """Python frames allowed while a file is parsed and walked: deep, but not bottomless, input is looked at."""
@@ -179,7 +178,7 @@ class _Scan:
         rule = UnparsableFile
         location = Location(error.path, line, 1, line, 1)
         message = rule.message(error.message)
-        self.findings.append(Finding(rule.code, rule.name, rule.severity, message, location, help_url=_url(rule.code)))
+        self.findings.append(Finding(rule.code, rule.name, rule.severity, message, location))
 
     def _spent(self, stage: str, start: float) -> None:
         self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - start
@@ -269,12 +268,7 @@ def _finding(write: StateWrite, settings: Settings) -> Finding | None:
         carried=write.carried,
         effect=verdict.effect,
         help=verdict.help,
-        help_url=_url(rule.code),
     )
-
-
-def _url(code: str) -> str:
-    return HELP_URL.format(code=code)
 
 
 def _once(findings: Sequence[Finding], settings: Settings) -> Iterator[Finding]:
