@@ -252,8 +252,8 @@ class BufferRebound(Rule):
         if write.carried:
             consequence = "each replay starts again from the tensor it captured, so no step sees what the one before it stored"
             advice = (
-                f"keep the memory and write into it: `{write.path}.copy_(...)`; if the size changes, build the buffer in `__init__` for "
-                "the largest size and slice it"
+                f"keep the memory and write into it: `{write.path}.copy_(...)`; "
+                "if the size changes, build the buffer in `__init__` for the largest size and slice it"
             )
         else:
             consequence = (

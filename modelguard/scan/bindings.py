@@ -72,7 +72,7 @@ class Seen(NamedTuple):
     the memory of a tensor can be changed. `fresh`: locals only ever bound to new objects. `arguments`: the parameters but the
     first, and locals that are at most a part of one. `returning`: optional parameters that are bound again, as by
     `if state is None: state = ...`. `inner`: classes and imports inside, which count as the file's own: a factory's module
-    class is still a module class. `borrowed`: locals that are at most what one of `lenders`, methods of the same object, returned.
+    class is still a module class. `borrowed`: locals that are at most what one of `lenders`, methods of the same object, gave.
     `hands_out`: whether it may return a part of the state. `levels`: what each local may be. `owner`: the first parameter.
     """
 

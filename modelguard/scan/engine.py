@@ -25,7 +25,6 @@ from modelguard.scan.recorder import Recorder
 from modelguard.scan.walk import Walk, World
 from modelguard.settings import Settings
 
-
 _RECURSION = 6_000
 """Python frames allowed while a file is parsed and walked: deep, but not bottomless, input is looked at."""
 
