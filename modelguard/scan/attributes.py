@@ -64,8 +64,8 @@ _ANNOTATIONS = {
     "ModuleDict": Kind.MODULE,
     "Sequential": Kind.MODULE,
     "Parameter": Kind.PARAMETER,
-    "dtype": Kind.OBJECT,
-    "device": Kind.OBJECT,
+    "dtype": Kind.STRING,
+    "device": Kind.STRING,
 }
 _WRAPPERS = frozenset("Optional Union Annotated ClassVar Final Required NotRequired".split())
 

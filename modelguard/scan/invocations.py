@@ -194,6 +194,7 @@ class Invocations(Statements):
         # Kept, so that no other environment gets its identity while results are remembered by it.
         environment = Environment(function.environment, persistent=self.recorder is None, scope=scope)
         self.environments.append(environment)
+        events = len(self.recorder.events) if self.recorder is not None else 0
         with self.activation(function, environment, args[0] if args else None) as current:
             self._bind(function, args, kwargs, environment)
             if isinstance(function.node, ast.Lambda):
@@ -208,6 +209,8 @@ class Invocations(Statements):
                 result = Value(Kind.LIST, element=join_all(current.yields), inputs=result.inputs)
         self.walked[key] = result
         self.world.returned(function, result)
+        if self.recorder is not None and (len(self.recorder.events) > events or _holds_state(result)):
+            self.world.telling.add(function.place)
         return result
 
     def _passed_over(self, function: Function, args: Arguments, kwargs: Keywords) -> Value:
@@ -246,3 +249,9 @@ def calls_back(value: Value) -> bool:
 
 def _is_class(value: Value) -> bool:
     return any(isinstance(item, ClassObject) for item in value.objects)
+
+
+def _holds_state(value: Value) -> bool:
+    """Whether a value is a part of the state, or holds one."""
+    element = value.elements()
+    return bool(value.paths) or (element is not None and bool(element.paths))

@@ -285,7 +285,7 @@ def _mutator(
             return None
         if all(path.root is Root.ARGUMENT for path in receiver.paths):
             return _protocol(walk, receiver, name, args, kwargs, node) if receiver.paths else None
-    if not contained and len(receiver.paths) > FEW:
+    if len(receiver.paths) > FEW:
         return None
     value = join_all(given) if given else NOTHING
     if name == "setdefault" and len(args) > 1:

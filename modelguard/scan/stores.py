@@ -177,7 +177,7 @@ class Stores(Access):
                     self.record(Operation.REBIND, inner, node, target, value=value, declared=declared, inputs=inputs)
                 continue
             kinds = base.kinds
-            if len(base.paths) > FEW and not kinds & (Kind.CONTAINER | Kind.ANY_TENSOR):
+            if len(base.paths) > FEW and not kinds & Kind.ANY_TENSOR:
                 continue
             if kinds & Kind.ANY_TENSOR and not kinds & Kind.CONTAINER:
                 self.record(Operation.IN_PLACE, path, node, target, value=value, declared=kinds, verb="[...] =", inputs=inputs)

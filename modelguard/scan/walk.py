@@ -97,6 +97,8 @@ class World:
         self._decorated: dict[tuple[object, int], Value] = {}
         self._visits: dict[tuple[str, int, int], set[int]] = {}
         self._walks = 0
+        self.telling: set[tuple[str, int, int]] = set()
+        """Functions (by their place) that were seen to write, or to hand out state."""
         self._returned: dict[tuple[str, int, int], Value] = {}
         self._dressed: set[int] = set()
 
@@ -167,7 +169,7 @@ class World:
         shared = function.owner is None or itself is None or function.owner not in itself.mro
         if not shared or isinstance(node, ast.Lambda):
             return None
-        if any(path.root is Root.SELF and not value.kinds & Kind.CONFIG for value in args for path in value.paths):
+        if function.place in self.telling and any(path.root is Root.SELF for value in args for path in value.paths):
             # What it does to the state of this module, and what of it it hands back, is seen for this module.
             return None
         if function.file.path not in self.reported:
