@@ -29,20 +29,24 @@ def called(facts: FunctionFacts) -> frozenset[str]:
     return facts.own | (facts.names - _ORDINARY)
 
 
+_CONSTRUCTION = 2
+"""Calls from `__init__` that are followed for what registers a hook: further on, names say little of what really runs."""
+
+
 def construction(info: ClassInfo) -> list[Method]:
     """The methods that run when an instance is made: `__init__`, and what it names, in the class and its bases."""
     found: dict[tuple[str, int], Method] = {}
-    work = [Method(item, item.facts.methods["__init__"]) for item in info.ancestry() if "__init__" in item.facts.methods]
+    work = [(Method(item, item.facts.methods["__init__"]), 0) for item in info.ancestry() if "__init__" in item.facts.methods]
     while work:
-        method = work.pop()
+        method, depth = work.pop(0)
         key = (method.owner.file.path, method.facts.line)
         if key in found:
             continue
         found[key] = method
-        for name in method.facts.names:
+        for name in method.facts.own if depth < _CONSTRUCTION else ():
             inner = info.method(name)
             if inner is not None:
-                work.append(inner)
+                work.append((inner, depth + 1))
     return list(found.values())
 
 
