@@ -15,21 +15,8 @@ _FRESH_CALLS = frozenset(
         "print OrderedDict defaultdict deque Counter ord chr divmod pow any all format bytes min max"
     ).split()
 )
-_FRESH = (
-    ast.Constant,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.Compare,
-    ast.JoinedStr,
-    ast.Dict,
-    ast.List,
-    ast.Set,
-    ast.Tuple,
-    ast.ListComp,
-    ast.SetComp,
-    ast.DictComp,
-    ast.GeneratorExp,
-)
+_MADE = frozenset((ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr))
+"""Expressions that make something new, whatever their parts are."""
 _LIBRARIES = frozenset(("torch", "F", "nn", "np", "math", "numpy", "functional"))
 NO_NAMES: frozenset[str] = frozenset()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -242,22 +229,12 @@ def level_of(node: ast.expr, bound: dict[str, int], children: AbstractSet[str], 
 
     Methods of the same object that are called add to `lenders`.
     """
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-        return min((level_of(item, bound, children, lenders) for item in node.elts), default=NEW)
-    if isinstance(node, ast.Dict):
-        return min((level_of(item, bound, children, lenders) for item in node.values), default=NEW)
-    if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-        made = node.value if isinstance(node, ast.DictComp) else node.elt
-        if isinstance(made, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.IfExp)):
-            return min(_part_level(generator.iter, bound) for generator in node.generators)
-        return level_of(made, bound, children, lenders)
-    if isinstance(node, ast.Starred):
-        return level_of(node.value, bound, children, lenders)
-    if isinstance(node, _FRESH):
+    kind = type(node)
+    if kind in _MADE:
         return NEW
     if isinstance(node, ast.Name):
         return bound.get(node.id, STATE)
-    if isinstance(node, (ast.Attribute, ast.Subscript)):
+    if kind is ast.Attribute or kind is ast.Subscript:
         return bound.get(_root(node), STATE)
     if isinstance(node, ast.Call):
         func = node.func
@@ -284,6 +261,17 @@ def level_of(node: ast.expr, bound: dict[str, int], children: AbstractSet[str], 
                 return NEW
             return level_of(value, bound, children, lenders)
         return STATE
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return min((level_of(item, bound, children, lenders) for item in node.elts), default=NEW)
+    if isinstance(node, ast.Dict):
+        return min((level_of(item, bound, children, lenders) for item in node.values), default=NEW)
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+        made = node.value if isinstance(node, ast.DictComp) else node.elt
+        if isinstance(made, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.IfExp)):
+            return min(_part_level(generator.iter, bound) for generator in node.generators)
+        return level_of(made, bound, children, lenders)
+    if isinstance(node, ast.Starred):
+        return level_of(node.value, bound, children, lenders)
     if isinstance(node, ast.IfExp):
         return min(level_of(node.body, bound, children, lenders), level_of(node.orelse, bound, children, lenders))
     if isinstance(node, ast.BoolOp):

@@ -101,8 +101,6 @@ _MUTATORS = (
     )
 )
 _CALL = re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
-_TAKEN = re.compile(rf"\.(?:{'|'.join(sorted(_MUTATORS))})\b(?!\s*\()")
-_FOR_ATTRIBUTE = re.compile(r"\bfor\s+[\w,() ]*\w\.\w[\w.]*\s+in\b")
 _RECEIVER = re.compile(r"(?<![\w.\])])(\w+)(?:\.\w+|\[[^\[\]]*\])*$")
 _MOVERS = MODULE_MOVERS | {"load_state_dict", "zero_grad"}
 CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "__set_name__", "__init_subclass__"))
@@ -121,7 +119,7 @@ _DECLARES = frozenset("setattr __setattr__ __dict__ vars _buffers _parameters _m
 _ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w*)")
 _OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
 _SUPER = re.compile(r"super\([^()]*\)\s*\.\s*([A-Za-z_]\w*)")
-_BARE_SELF = re.compile(r"\bself\b(?![ \t]*[.\w(\[])")
+_BARE_SELF = re.compile(r"self\b(?![ \t]*[.\w(\[])")
 _NOT_CALLED = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\b(?!\s*[(.=])")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
@@ -277,14 +275,15 @@ class _Extractor:
         taken = False
         if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
             changed = {_receiver(text, found.start()) for found in _CALL.finditer(text)} - fresh
-            taken = _TAKEN.search(text) is not None
+            # `keep = self.history.append`: taken off to be called by another name.
+            taken = any(text.count(f".{name}") > text.count(f".{name}(") for name in _MUTATORS & attributes)
         written = seen.roots - fresh
         may_write = (
             not written <= seen.borrowed
             or not changed <= seen.arguments | seen.borrowed
             or not seen.returning.isdisjoint(changed | seen.handed)
             or taken
-            or (" for " in text and _FOR_ATTRIBUTE.search(text) is not None)
+            or f"for {seen.owner}." in text
             or not _SUSPECTS.isdisjoint(words)
             or ("out" in words and _OUT.search(text) is not None)
             or (not _WORDS.isdisjoint(words) and _WORD_CALL.search(text) is not None)
