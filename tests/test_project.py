@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -586,3 +587,37 @@ def test_a_relative_import_from_above_the_root_leads_nowhere(tmp_path: Path, lev
     source = net(imports, "Base, nn.Module").replace("MG101 error", "MG103 warning").replace("= x ", "= x.clone() ")
     expected = write(tmp_path, {"pkg/base.py": BASE, "pkg/net.py": source})
     assert found(scan_paths([tmp_path]), tmp_path) == expected
+
+
+def test_one_decorator_around_two_methods_is_followed_twice(tmp_path: Path) -> None:
+    files = {
+        "net.py": textwrap.dedent("""
+            import functools
+
+            import torch
+            from torch import nn
+
+            def traced(method):
+                @functools.wraps(method)
+                def wrapper(self, *args):
+                    return method(self, *args)
+
+                return wrapper
+
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.register_buffer("mean", torch.zeros(4))
+
+                @traced
+                def forward(self, x):
+                    return self.encode(x)
+
+                @traced
+                def encode(self, x):
+                    self.mean = x  # <- MG101 error self.mean
+                    return x
+        """)
+    }
+    expected = write(tmp_path, files)
+    assert found(scan_paths([tmp_path]), tmp_path) == expected != []

@@ -166,7 +166,10 @@ class Invocations(Statements):
         if len(self.stack) >= limit or self.statements > _STATEMENTS:
             self.pass_out(args, kwargs)
             return Value(Kind.UNKNOWN, inputs=any_inputs(args, kwargs))
-        if any(active.function.node is function.node for active in self.stack):
+        # One wrapper around two methods is two functions: what they close over differs.
+        if any(
+            active.function.node is function.node and active.function.environment is function.environment for active in self.stack
+        ):
             return NOTHING
         key = (
             function.place,
