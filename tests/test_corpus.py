@@ -51,7 +51,8 @@ def key(finding: Finding) -> tuple[object, ...]:
 
 
 def too_deep(report: ScanReport) -> list[str]:
-    return [f"{d.path}:{d.line}: {d.message}" for d in report.diagnostics]
+    said = [f"{d.path}:{d.line}: {d.message}" for d in report.diagnostics]
+    return said + [f.message for f in report.findings if "nested too deeply" in f.message]
 
 
 def filtered(paths: list[Path], settings: Settings) -> ScanReport:

@@ -146,11 +146,11 @@ class _Scan:
             Walk(world, recorder).region(info, method)
         except RecursionError:
             where = method.owner.file.path
-            if (where, method.facts.line) not in self.too_deep:
+            if where in world.reported and (where, method.facts.line) not in self.too_deep:
                 self.too_deep.add((where, method.facts.line))
                 name = f"{info.name}.{method.facts.name}"
-                message = f"{name} is nested too deeply to be analysed; split its longest expression or if-chain"
-                self.diagnostics.append(Diagnostic(where, message, method.facts.line))
+                message = f"`{name}` is nested too deeply to be analysed in full; split its longest expression or if-chain"
+                self._report_unread(where, method.facts.line, message)
         return recorder.state_writes()
 
     def _load(self, path: str) -> SourceFile | None:
@@ -173,10 +173,11 @@ class _Scan:
         return SourceFile(path, facts, (lambda: text) if keep else (lambda: _text(read_source(path), path)), self._opened)
 
     def _refuse(self, error: SourceError) -> None:
-        line = error.line or 1
+        self._report_unread(error.path, error.line or 1, UnparsableFile.message(error.message))
+
+    def _report_unread(self, path: str, line: int, message: str) -> None:
         rule = UnparsableFile
-        location = Location(error.path, line, 1, line, 1)
-        message = rule.message(error.message)
+        location = Location(path, line, 1, line, 1)
         self.findings.append(Finding(rule.code, rule.name, rule.severity, message, location))
 
     def _spent(self, stage: str, start: float) -> None:

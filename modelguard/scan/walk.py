@@ -221,6 +221,9 @@ class World:
                 self.attributes.unfinished += 1
                 try:
                     Walk(self, None, found).declare(function, method.owner)
+                except RecursionError:
+                    # What was seen up to there holds; the walk of the region says that it is nested too deeply.
+                    pass
                 finally:
                     self.attributes.finished()
         return found
