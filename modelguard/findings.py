@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -108,9 +109,10 @@ class Finding:
             self.class_name or "",
             self.attribute or "",
             self.code,
-            " ".join(self.source_line.split()),
+            _squeezed(self.source_line),
         )
-        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+        # Paths and attributes can hold halves of surrogate pairs, which UTF-8 has no bytes for.
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:
@@ -122,6 +124,12 @@ class Finding:
             self.code,
             self.attribute or "",
         )
+
+
+@lru_cache(maxsize=16)
+def _squeezed(line: str) -> str:
+    """A line without its spacing; one long line can hold thousands of findings."""
+    return " ".join(line.split())
 
 
 @dataclass(frozen=True, slots=True)

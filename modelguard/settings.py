@@ -126,11 +126,17 @@ def is_plain_name(pattern: str) -> bool:
 
 
 def _check_pattern(pattern: str, option: str) -> None:
+    import re
+    import warnings
+
     from pathspec import GitIgnoreSpec
 
     try:
-        GitIgnoreSpec.from_lines([pattern])
-    except ValueError as error:
+        with warnings.catch_warnings():
+            # Python's words for what it reads otherwise than a .gitignore means it, such as `[[:alpha:]]`.
+            warnings.simplefilter("error")
+            GitIgnoreSpec.from_lines([pattern])
+    except (ValueError, re.error, Warning) as error:
         raise SettingsError(f"{option}: {pattern!r} is not a pattern as in a .gitignore: {error}") from None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +32,9 @@ class Norm(nn.Module):
 
 IN_PLACE = MODEL.replace("self.mean = 0.9 * self.mean + 0.1 * x.mean(0)", "self.mean.copy_(x.mean(0))")
 OTHER_METHOD = MODEL.replace("def forward", "def decode")
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +96,12 @@ def test_exit_status(arguments: list[str], status: int) -> None:
         pytest.param(["scan", "--select", "MG101,"], ["a code is missing"], id="trailing-comma"),
         pytest.param(["scan", "--entry-point", "Norm.decode()"], ["did you mean 'decode'?"], id="entry-point"),
         pytest.param(["scan", "--exclude", " "], ["--exclude", "empty pattern"], id="exclude"),
+        pytest.param(["scan", "--exclude", "[z-a]"], ["--exclude", "'[z-a]'", "is not a pattern"], id="exclude-range"),
+        pytest.param(["scan", "--exclude", "[[:alpha:]]"], ["--exclude", "is not a pattern"], id="exclude-posix-class"),
+        pytest.param(["scan", "--exclude", "!"], ["--exclude", "'!'", "is not a pattern"], id="exclude-nothing-taken-back"),
+        pytest.param(["scan", ""], ["a path is empty"], id="empty-path"),
+        pytest.param(["scan", "--output-file", ""], ["--output-file", "empty"], id="empty-output-file"),
+        pytest.param(["scan", "model.py", "--output-file", "./model.py"], ["./model.py", "to scan"], id="output-over-source"),
         pytest.param(["scan", "--fail-on", "eror"], ["--fail-on", "'error'"], id="fail-on"),
         pytest.param(["scan", "--selct", "MG1"], ["--select"], id="option"),
         pytest.param(["scan", "--quiet", "--verbose"], ["exclude each other"], id="quiet-and-verbose"),
@@ -249,6 +260,112 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE)
     os.close(write_end)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@posix
+@pytest.mark.parametrize(
+    ("redirections", "arguments", "status"),
+    [
+        pytest.param(">&-", "scan model.py", 1, id="stdout-closed"),
+        pytest.param(">&-", "scan in_place.py", 0, id="stdout-closed-clean"),
+        pytest.param(">&-", "explain MG101", 0, id="stdout-closed-explain"),
+        pytest.param("2>&-", "scan model.py", 1, id="stderr-closed"),
+        pytest.param("2>&-", "scan gone.py", 2, id="stderr-closed-error"),
+        pytest.param(">&- 2>&- <&-", "scan model.py", 1, id="all-closed"),
+        pytest.param("2>/dev/full", "scan gone.py model.py", 2, id="stderr-full"),
+        pytest.param("2>/dev/full", "scan --select XX", 2, id="stderr-full-usage-error"),
+    ],
+)
+def test_the_exit_status_does_not_depend_on_who_listens(redirections: str, arguments: str, status: int) -> None:
+    if "/dev/full" in redirections and not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    command = f'exec "{sys.executable}" -m modelguard {arguments} {redirections}'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [["scan", "model.py"], ["scan", "model.py", "--output-format", "json"], ["rules"]])
+def test_output_that_cannot_be_written_is_an_error(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "modelguard", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "modelguard: error: cannot write the output: No space left on device\n"
+
+
+@posix
+def test_ctrl_c(here: Path) -> None:
+    os.mkfifo(here / "never.py")
+    command = [sys.executable, "-m", "modelguard", "scan", "never.py"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        # A reader that waits for the pipe lets this go on: the scan is under way.
+        with open(here / "never.py", "w"):
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err.strip()) == (130, "", "modelguard: interrupted")
+
+
+@posix
+@pytest.mark.parametrize("name", ["esc\x1b[31m\x1b]0;title\x07", "line\nfeed", "\N{RIGHT-TO-LEFT OVERRIDE}", "\x9b31m"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["scan", "NAME"],
+        ["NAME"],
+        ["scan", "NAME/gone.py"],
+        ["scan", "NAME/model.py"],
+        ["scan", "NAME/plain.py"],
+        ["scan", "NAME/model.py", "--color", "always"],
+        ["scan", "model.py", "--output-file", "NAME/no/where"],
+        ["scan", "--select", "NAME"],
+        ["scan", "--exclude", "[z-a]NAME"],
+        ["scan", "--entry-point", "NAME"],
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_names_do_not_steer_the_terminal(here: Path, name: str, arguments: list[str]) -> None:
+    (here / name).mkdir()
+    (here / name / "plain.py").write_text("x = 1\n")
+    (here / name / "model.py").write_text(MODEL)
+    done = run(*(argument.replace("NAME", name) for argument in arguments))
+    said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout) if "always" in arguments else done.stdout
+    assert [char for char in said + done.stderr if not char.isprintable() and char != "\n"] == []
+    assert "\nfeed" not in said + done.stderr
+
+
+@posix
+def test_a_working_directory_that_is_gone(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(here / "empty")
+    (here / "empty").rmdir()
+    assert main(["scan"]) == 2
+    assert "the working directory does not exist" in capsys.readouterr().err
+
+
+def test_a_remark_names_few_of_many_paths(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [f"plain{number}.py" for number in range(300)]
+    for path in paths:
+        (here / path).write_text("x = 1\n")
+    assert main(["scan", *paths]) == 0
+    err = capsys.readouterr().err
+    assert "among 300 files: plain0.py, " in err and "and 295 more" in err and len(err) < 200
+
+
+def test_half_a_surrogate_pair_in_a_name(here: Path) -> None:
+    (here / "model.py").write_text(MODEL.replace("self.mean = ", "setattr(self, '\\ud800', x); self.mean = "))
+    done = run("scan", "model.py", "--output-format", "json")
+    assert done.returncode == 1
+    assert "self.\ud800" in [finding["attribute"] for finding in json.loads(done.stdout)["findings"]]
+    assert run("scan", "model.py").returncode == 1
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,3 +126,35 @@ def test_color_adds_nothing_but_colors(name: str, monkeypatch: pytest.MonkeyPatc
 )
 def test_diagnostic(diagnostic: Diagnostic, text: str) -> None:
     assert render_diagnostic(diagnostic) == text
+
+
+@pytest.mark.parametrize("filling", ["y = 1; ", "y = '漢字\t\u0301'; ", "\u0301"], ids=["plain", "wide", "combining"])
+def test_thousands_of_findings_on_one_long_line(tmp_path: Path, filling: str) -> None:
+    line = "".join(f"{filling}self.a{number} = x; " for number in range(1_000)).rstrip()
+    (tmp_path / "norm.py").write_text(line, encoding="utf-8")
+    columns = [match.start() + 1 for match in re.finditer(r"self\.a\d+", line)]
+    findings = [
+        Finding("MG104", "state", Severity.ERROR, "lost", Location("norm.py", 1, column, 1, column + 8), source_line=line)
+        for column in columns
+    ]
+    shown = render(report(*findings)).split("\n")
+    assert len({finding.fingerprint for finding in findings}) == 1
+    assert [text for text in shown[2:-2:5] if "self.a" not in text or len(text) > 400] == []
+    frame, carets = shown[5 * 500 + 2], shown[5 * 500 + 3]
+    assert frame.startswith(" 1 | ...") and frame.endswith("...")
+    if filling.isascii():
+        assert frame[carets.index("^") : carets.rindex("^") + 1] == "self.a50"
+
+
+def test_a_long_line_of_a_file_that_changed(tmp_path: Path) -> None:
+    (tmp_path / "norm.py").write_text("x" * 100_000)
+    shown = render(report(Finding("MG104", "state", Severity.ERROR, "lost", Location("norm.py", 1, 200_000, 1, 200_001))))
+    assert max(len(line) for line in shown.split("\n")) < 200
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in the file system")
+def test_a_pipe_is_not_opened_again(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    where = Location("pipe.py", 3, 5, 3, 9)
+    shown = render(report(Finding("MG104", "state", Severity.ERROR, "lost", where, source_line="    self.n = 1")))
+    assert " 3 |     self.n = 1\n" in shown

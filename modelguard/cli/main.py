@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from modelguard import __version__
+from modelguard.cli.remarks import remark
 from modelguard.errors import ModelguardError
+from modelguard.report.frame import printable
 from modelguard.settings import nearest
 
 FAILED = 2
@@ -55,7 +58,7 @@ class LazyGroup(click.Group):
             meant = nearest(name, self._modules)
             hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(self.list_commands(ctx))}."
             if meant is None and os.path.exists(name):
-                hint = f"to scan it, run `modelguard scan {name}`."
+                hint = f"to scan it, run `modelguard scan {printable(name)}`."
             raise click.UsageError(f"no such command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -79,25 +82,30 @@ click.version_option(__version__, prog_name="modelguard", message="%(prog)s %(ve
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status is what the subcommand returns, and 2 where it could not do its work."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    _never_miss_a_stream()
     _never_choke_on_characters()
     try:
         status = _run(arguments)
         sys.stdout.flush()
     except (_ReaderGone, BrokenPipeError):
-        # The interpreter flushes once more at exit and must find an open stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return READER_GONE
+    except OSError as error:
+        _drop_output()
+        remark(f"modelguard: error: cannot write the output: {error.strerror}")
+        return FAILED
+    except KeyboardInterrupt:
+        _drop_output()
+        return _interrupted()
     return status
 
 
 def run() -> NoReturn:
     """The `modelguard` command. Leaves without taking its objects apart one by one, which after a large scan takes seconds."""
     status = main()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        pass
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
     os._exit(status)
 
 
@@ -105,17 +113,20 @@ def _run(arguments: list[str]) -> int:
     try:
         result = cli.main(arguments, prog_name="modelguard", standalone_mode=False)
     except ModelguardError as error:
-        click.echo(f"modelguard: error: {error}", err=True)
+        remark(f"modelguard: error: {error}")
         return error.status
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         return FAILED
     except (KeyboardInterrupt, click.Abort):
-        click.echo("modelguard: interrupted", err=True)
-        return INTERRUPTED
-    except (_ReaderGone, BrokenPipeError):
+        return _interrupted()
+    except _ReaderGone:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None:
+            # Not of a file that was opened: of stdout.
+            raise
         return _internal_error(error, verbose=not {"--verbose", "-v"}.isdisjoint(arguments))
     return result if isinstance(result, int) else 0
 
@@ -125,11 +136,31 @@ def _internal_error(error: Exception, verbose: bool) -> int:
     if verbose:
         import traceback
 
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-        click.echo(f"modelguard: internal error: {what}", err=True)
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            remark(line)
+        remark(f"modelguard: internal error: {what}")
     else:
-        click.echo(f"modelguard: internal error: {what}; run with --verbose for the traceback", err=True)
+        remark(f"modelguard: internal error: {what}; run with --verbose for the traceback")
     return FAILED
+
+
+def _interrupted() -> int:
+    remark("modelguard: interrupted")
+    return INTERRUPTED
+
+
+def _drop_output() -> None:
+    """Send what is still to be written nowhere: whoever flushes it once more must find an open stream."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _never_miss_a_stream() -> None:
+    """A stream that the caller has closed (`>&-`) is one that nobody reads."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 def _never_choke_on_characters() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import click
 
+from modelguard.cli.remarks import remark
 from modelguard.errors import ModelguardError
 from modelguard.findings import ScanReport, Severity
 from modelguard.report import text
@@ -15,6 +16,9 @@ from modelguard.scan.engine import scan_paths
 from modelguard.settings import Settings, check_codes, check_entry_points, check_exclude, check_fail_on
 
 CLEAN, FOUND, FAILED = 0, 1, 2
+
+_LISTED = 5
+"""Paths that a remark names: pre-commit hands over hundreds."""
 
 
 @click.command(name="scan")
@@ -66,6 +70,7 @@ def command(
     """
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose exclude each other")
+    _check_places(paths, output_file)
     defaults = Settings()
     settings = Settings(
         select=_codes(select, "--select") or defaults.select,
@@ -82,6 +87,22 @@ def command(
     _write(_rendered(report, settings, output_format, quiet, _wants_color(color, output_file)), output_file)
     _remarks(report, roots, quiet, verbose)
     return _status(report, settings)
+
+
+def _check_places(paths: tuple[str, ...], output_file: str | None) -> None:
+    """Refuse what a shell makes of a variable that is not set, and to write over what was to be read."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise ModelguardError("the working directory does not exist any more; change to one that does") from None
+    if "" in paths:
+        raise click.UsageError("a path is empty; without any path, the current directory is scanned")
+    if output_file is None:
+        return
+    if not output_file:
+        raise click.UsageError("--output-file: the name is empty")
+    if os.path.isfile(output_file) and any(os.path.exists(path) and os.path.samefile(path, output_file) for path in paths):
+        raise click.UsageError(f"--output-file: {output_file!r} is one of the files to scan")
 
 
 def _codes(values: tuple[str, ...], option: str) -> tuple[str, ...]:
@@ -124,17 +145,22 @@ def _remarks(report: ScanReport, roots: Iterable[str], quiet: bool, verbose: boo
     """What a reader of the findings must know besides them, on stderr."""
     for diagnostic in report.diagnostics:
         if not quiet or diagnostic.severity is Severity.ERROR:
-            click.echo(text.render_diagnostic(diagnostic), err=True)
+            remark(text.render_diagnostic(diagnostic))
     if not quiet:
-        where = ", ".join(roots)
+        where = _listed(list(roots))
         if not report.files:
-            click.echo(f"modelguard: no Python file was scanned: {where}", err=True)
+            remark(f"modelguard: no Python file was scanned: {where}")
         elif not report.module_classes:
             among = text.plural(report.files, "file")
-            click.echo(f"modelguard: no module class among {among}: {where}", err=True)
+            remark(f"modelguard: no module class among {among}: {where}")
     if verbose:
         for stage, seconds in report.timings.items():
-            click.echo(f"modelguard: {stage}: {seconds * 1000:.1f} ms", err=True)
+            remark(f"modelguard: {stage}: {seconds * 1000:.1f} ms")
+
+
+def _listed(paths: list[str]) -> str:
+    more = len(paths) - _LISTED
+    return ", ".join(paths[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _status(report: ScanReport, settings: Settings) -> int:

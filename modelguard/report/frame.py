@@ -8,6 +8,8 @@ _TAB = 4
 _MARGIN = 24
 _WIDTH = 120
 _CUT = "..."
+_REACH = 5 * _WIDTH
+"""Characters of a line that are looked at to each side of its first caret; few of them are shown."""
 
 
 class SourceFrame(NamedTuple):
@@ -25,13 +27,14 @@ def source_frame(line: str, column: int, end_column: int | None) -> SourceFrame:
     """
     last = len(line.rstrip()) if end_column is None else min(end_column - 1, len(line))
     first = column - 1
-    cells = _cells(line)
     if not 0 <= first <= len(line):
-        return SourceFrame("".join(cells).rstrip(), "")
-    last = max(last, first + 1)
+        return SourceFrame(_cropped(_cells(line[:_REACH]), 0, False, len(line) > _REACH)[0], "")
+    before, after = max(0, first - _REACH), first + _REACH
+    cells = _cells(line[before:after])
+    first, last = first - before, max(last, first + 1) - before
     start, stop = _width(cells[:first]), _width(cells[:last])
     stop = max(stop, start + 1)
-    text, offset = _cropped(cells, start)
+    text, offset = _cropped(cells, start, before > 0, after < len(line))
     start, stop = start + offset, min(stop + offset, _WIDTH)
     return SourceFrame(text, " " * start + "^" * max(stop - start, 1) + (" " + _CUT if end_column is None else ""))
 
@@ -69,20 +72,23 @@ def _width(cells: list[str]) -> int:
     return sum(0 if category(char) in ("Mn", "Me", "Cf") else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _cropped(cells: list[str], start: int) -> tuple[str, int]:
-    """The part of a long line around the column `start`, and by how much that column moved."""
-    if _width(cells) <= _WIDTH:
+def _cropped(cells: list[str], start: int, more_before: bool, more_after: bool) -> tuple[str, int]:
+    """The part of a long line around the column `start`, and by how much that column moved.
+
+    `more_before` and `more_after` say that the line goes on beyond `cells`.
+    """
+    if not more_before and not more_after and _width(cells) <= _WIDTH:
         return "".join(cells).rstrip(), 0
     skipped = 0
     begin = 0
     while begin < len(cells) and skipped + _width(cells[begin : begin + 1]) <= start - _MARGIN:
         skipped += _width(cells[begin : begin + 1])
         begin += 1
-    lead = _CUT if begin else ""
+    lead = _CUT if begin or more_before else ""
     room = _WIDTH - len(lead) - len(_CUT)
     end = begin
     while end < len(cells) and room >= _width(cells[end : end + 1]):
         room -= _width(cells[end : end + 1])
         end += 1
-    tail = _CUT if end < len(cells) else ""
+    tail = _CUT if end < len(cells) or more_after else ""
     return lead + "".join(cells[begin:end]).rstrip() + tail, len(lead) - skipped

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 from modelguard.errors import SourceError
 from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
@@ -111,10 +113,11 @@ class _SourceLines:
     def line(self, path: str, number: int) -> str | None:
         if path != self._path:
             self._path = path
-            try:
-                self._lines = split_lines(decode(read_source(path), path))
-            except (SourceError, ValueError):
-                self._lines = []
+            self._lines = []
+            # A pipe was read to its end by the scan; to open it again would wait for another writer.
+            if os.path.isfile(path):
+                with suppress(SourceError, ValueError):
+                    self._lines = split_lines(decode(read_source(path), path))
         return self._lines[number - 1] if 1 <= number <= len(self._lines) else None
 
 
