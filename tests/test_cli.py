@@ -342,6 +342,20 @@ def test_names_do_not_steer_the_terminal(here: Path, name: str, arguments: list[
 
 
 @posix
+def test_one_unreadable_path_does_not_stop_the_rest(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(os, "access", lambda *arguments, **more: False)
+    assert main(["scan", "model.py"]) == 1
+    assert "error[MG101]" in capsys.readouterr().out
+
+
+@posix
+def test_what_comes_from_a_pipe_is_scanned_whole(here: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "modelguard", "scan", "/dev/stdin"], input=MODEL, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "self.mean" in done.stdout
+
+
+@posix
 def test_a_working_directory_that_is_gone(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -629,3 +629,29 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "circle.py").symlink_to(tmp_path / "circle.py")
     report = beside_sound(tmp_path, b"")
     assert report.files == 2
+
+
+def test_a_long_line_of_bases_in_reverse(tmp_path: Path) -> None:
+    chain = "\n".join(f"class B{number}(B{number - 1}): pass" for number in range(2_000, 0, -1))
+    (tmp_path / "chain.py").write_text(f"import torch\n{chain}\nclass B0(torch.nn.Module): pass\n")
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        self.a = x\n        return x\n"
+    )
+    report = scan_paths([str(tmp_path)], Settings())
+    assert [(os.path.basename(f.location.path), f.attribute) for f in report.findings] == [("net.py", "self.a")]
+
+
+def test_star_imports_in_circles(tmp_path: Path) -> None:
+    """Five files that each import everything from the other four have thousands of paths through them, and five files."""
+    package = tmp_path / "p"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for number in range(5):
+        stars = "".join(f"from .m{other} import *\n" for other in range(5) if other != number)
+        (package / f"m{number}.py").write_text(stars + ("def put(m, x):\n    m.b = x\n" if number == 4 else ""))
+    (package / "net.py").write_text(
+        "from .m0 import *\nimport torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+        "        self.a = gone(x)\n        put(self, x)\n        return x\n"
+    )
+    report = scan_paths([str(tmp_path)], Settings())
+    assert {f.attribute for f in report.findings} == {"self.a", "self.b"}

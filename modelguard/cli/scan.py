@@ -22,7 +22,7 @@ _LISTED = 5
 
 
 @click.command(name="scan")
-@click.argument("paths", nargs=-1, type=click.Path())
+@click.argument("paths", nargs=-1, type=click.Path(readable=False))  # one that is not must not stop the rest
 @click.option("--select", multiple=True, metavar="CODES", help="Only these codes, or beginnings of codes such as MG1.")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Not these codes; the longer of two that fit decides.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Also skip files and folders that fit, as in a .gitignore.")

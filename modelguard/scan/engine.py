@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from modelguard.errors import SourceError
-from modelguard.findings import Diagnostic, Finding, GuardContext, Location, ScanReport
+from modelguard.findings import Diagnostic, Finding, GuardContext, Location, ScanReport, Severity
 from modelguard.observation import Root, StateWrite
 from modelguard.rules import judge
 from modelguard.rules.mg901_unparsable_file import UnparsableFile
@@ -169,8 +169,24 @@ class _Scan:
         facts = extract(path, text, tree)
         if reported:
             self.lines += facts.lines
-        keep = source is not None
-        return SourceFile(path, facts, (lambda: text) if keep else (lambda: _text(read_source(path), path)), self._opened)
+        if source is not None or not os.path.isfile(path):
+            # What comes from a pipe comes once.
+            return SourceFile(path, facts, lambda: text, self._opened)
+        known = hash(text)
+        return SourceFile(path, facts, lambda: self._again(path, known), self._opened)
+
+    def _again(self, path: str, known: int) -> str:
+        """The text of a file whose facts are known already."""
+        try:
+            text = _text(read_source(path), path)
+            if hash(text) == known:
+                return text
+        except SourceError:
+            pass
+        message = "this file changed while it was scanned; run the scan again"
+        if all(diagnostic.path != path or diagnostic.message != message for diagnostic in self.diagnostics):
+            self.diagnostics.append(Diagnostic(path, message, severity=Severity.ERROR))
+        raise SourceError(path, None, message)
 
     def _refuse(self, error: SourceError) -> None:
         self._report_unread(error.path, error.line or 1, UnparsableFile.message(error.message))

@@ -7,12 +7,16 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from modelguard.errors import SourceError
 from modelguard.scan.facts import CONSTRUCTORS, ClassFacts, FileFacts, FunctionFacts, Import
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.tables import MODULE_ROOTS, NOT_MODULES_OF_NN, nn_attribute
 
 _DEPTH = 24
 """How many re-exports a name is followed through."""
+
+_BASES = 500
+"""How many bases of bases are followed: more would overrun the stack, and no real class has them."""
 
 _STARS = 12
 """Star imports of one file that a name is looked for in: a package that re-exports everything would pull in all its files."""
@@ -34,7 +38,11 @@ class SourceFile:
     def lines(self) -> list[str]:
         """The text, line by line, without line ends."""
         if self._lines is None:
-            self._lines = self._read().split("\n")
+            try:
+                self._lines = self._read().split("\n")
+            except SourceError:
+                # It went away, or is another file by now: the scan says so, nothing more is found in it.
+                self._lines = []
             self._opened.note(self)
         return self._lines
 
@@ -220,6 +228,7 @@ class Project:
         self._by_name: dict[str, dict[str, str]] = {}
         self._external: dict[str, ExternalClass] = {}
         self._symbols: dict[tuple[str, str], Symbol | None] = {}
+        self._linking = 0
 
     def add(self, file: SourceFile) -> None:
         """Take in a file whose facts are known."""
@@ -246,7 +255,10 @@ class Project:
         if found is None:
             found = ClassInfo(file, file.facts.classes[qualname])
             self._classes[key] = found
-            self._link(found)
+            self._linking += 1
+            if self._linking <= _BASES:
+                self._link(found)
+            self._linking -= 1
         return found
 
     def external_class(self, dotted: str) -> ExternalClass:
@@ -324,7 +336,27 @@ class Project:
             "Module",
         )
 
-    def _resolve(self, file: SourceFile, dotted: str, depth: int) -> Symbol | None:
+    def _starred(self, file: SourceFile, name: str, depth: int) -> Symbol | None:
+        """What a name means that a file has from its star imports, or from theirs: each file is looked into once."""
+        seen = {file.path}
+        pending = [file]
+        while pending:
+            current = pending.pop()
+            if current is not file:
+                symbol = self._resolve(current, name, depth, stars=False) or self._submodule(current, name)
+                if symbol is not None:
+                    return symbol
+            if len(current.facts.stars) > _STARS:
+                continue
+            for star in reversed(current.facts.stars):
+                path = self._modules.of(current.path, star.module, star.level)
+                module = self.file(path) if path is not None else None
+                if module is not None and module.path not in seen:
+                    seen.add(module.path)
+                    pending.append(module)
+        return None
+
+    def _resolve(self, file: SourceFile, dotted: str, depth: int, stars: bool = True) -> Symbol | None:
         if depth > _DEPTH:
             return None
         head, _, rest = dotted.partition(".")
@@ -346,11 +378,8 @@ class Project:
                     break
         elif head in facts.globals:
             symbol = GlobalName(file, head)
-        elif len(facts.stars) <= _STARS:
-            for star in facts.stars:
-                symbol = self._imported(file, Import(star.module, head, star.level), depth + 1, certain=False)
-                if symbol is not None:
-                    break
+        elif stars:
+            symbol = self._starred(file, head, depth + 1)
         return self._descend(symbol, rest, depth + 1) if rest and symbol is not None else symbol
 
     def _descend(self, symbol: Symbol, rest: str, depth: int) -> Symbol | None:
@@ -433,6 +462,10 @@ def _module_name(path: str) -> str:
 
 def _linearise(info: ClassInfo, bases: list[ClassInfo | ExternalClass]) -> list[ClassInfo | ExternalClass]:
     """C3, or left to right and depth first where the bases allow no C3 order (or form a cycle)."""
+    if len(bases) == 1:
+        # By far the most: without this, long lines of bases take cubic time.
+        only = bases[0]
+        return [info, *(item for item in (only.mro if isinstance(only, ClassInfo) else [only]) if item is not info)]
     sequences = [list(base.mro) if isinstance(base, ClassInfo) else [base] for base in bases]
     sequences.append(list(bases))
     order: list[ClassInfo | ExternalClass] = [info]
