@@ -6,13 +6,13 @@ Names over-approximate calls: whatever the walk could follow is named in the tex
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from modelguard.scan.facts import CONSTRUCTORS, FunctionFacts
 from modelguard.scan.project import ClassInfo, FunctionName, GlobalName, Method, Project, SourceFile
 from modelguard.scan.tables import ELEMENT_METHODS, ITEM_METHODS, METADATA_METHODS, TENSOR_METHODS, VIEW_METHODS
 
-HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
+_HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
 
 
 _MEMOISERS = frozenset(("lru_cache", "cache", "cached"))
@@ -57,7 +57,7 @@ def registering(info: ClassInfo, reported: frozenset[str]) -> list[Method]:
         for item in info.ancestry()
         if item.file.path in reported
         for facts in item.facts.methods.values()
-        if not HOOKS.isdisjoint(facts.names)
+        if not _HOOKS.isdisjoint(facts.names)
     ]
     return [method for method in construction(info) if method.facts in named] if named else []
 
@@ -176,13 +176,7 @@ class Candidates:
 
     def _keeps_writers(self, info: ClassInfo) -> bool:
         """Whether an instance may have a function, or an object whose special methods write."""
-        for item in info.ancestry():
-            init = item.facts.methods.get("__init__")
-            if init is not None and item.file.path in self._reported:
-                for symbol in self._symbols(item.file, init):
-                    if isinstance(symbol, FunctionName) and (symbol.facts.nests or symbol.facts.name in init.passes):
-                        return True
-        return any(
+        return any(self._kept_functions(info)) or any(
             not companion.is_module
             and companion.file.path in self._reported
             and any(
@@ -191,6 +185,15 @@ class Candidates:
             )
             for companion in self._companions_of(info)
         )
+
+    def _kept_functions(self, info: ClassInfo) -> Iterator[FunctionName]:
+        """Functions that an instance may keep, or that make one it keeps: `self.next_position = make_counter()`."""
+        for item in info.ancestry():
+            init = item.facts.methods.get("__init__")
+            if init is not None and item.file.path in self._reported:
+                for symbol in self._symbols(item.file, init):
+                    if isinstance(symbol, FunctionName) and (symbol.facts.nests or symbol.facts.name in init.passes):
+                        yield symbol
 
     def may_write(self, info: ClassInfo, method: Method) -> bool:
         """Whether the region of `method` on `info` could write state."""
@@ -205,13 +208,8 @@ class Candidates:
                 self._reach(region, self._project.resolve(item.file, name))
         for companion in self._companions_of(info):
             self._accompany(region, companion)
-        for item in info.ancestry():
-            # A function kept on the instance, or one that a function makes: `self.next_position = make_counter()`.
-            init = item.facts.methods.get("__init__")
-            if init is not None and item.file.path in self._reported:
-                for symbol in self._symbols(item.file, init):
-                    if isinstance(symbol, FunctionName) and (symbol.facts.nests or symbol.facts.name in init.passes):
-                        self._reach(region, symbol)
+        for kept in self._kept_functions(info):
+            self._reach(region, kept)
         while region.work:
             file, facts, owner, caller = region.work.pop()
             key = (file.path, facts.line)

@@ -19,7 +19,7 @@ from modelguard.rules import judge
 from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.scan.candidates import Candidates
 from modelguard.scan.facts import extract
-from modelguard.scan.files import decode, discover, read_source
+from modelguard.scan.files import decode, discover, plain_line_ends, read_source
 from modelguard.scan.project import ClassInfo, Method, Opened, Project, SourceFile
 from modelguard.scan.recorder import Recorder
 from modelguard.scan.walk import Walk, World
@@ -160,7 +160,7 @@ class _Scan:
     def _read(self, path: str, source: bytes | None, reported: bool) -> SourceFile | None:
         try:
             content = read_source(path) if source is None else source
-            text = _text(content, path)
+            text = plain_line_ends(decode(content, path))
             tree = _parse(text, path)
         except SourceError as error:
             if reported:
@@ -178,7 +178,7 @@ class _Scan:
     def _again(self, path: str, known: int) -> str:
         """The text of a file whose facts are known already."""
         try:
-            text = _text(read_source(path), path)
+            text = plain_line_ends(decode(read_source(path), path))
             if hash(text) == known:
                 return text
         except SourceError:
@@ -200,18 +200,11 @@ class _Scan:
         self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - start
 
 
-def _text(content: bytes, path: str) -> str:
-    text = decode(content, path)
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text
-
-
 def _parse(text: str, path: str) -> ast.Module:
     try:
         return ast.parse(text, path)
     except SyntaxError as error:
-        raise SourceError(path, error.lineno, f"{error.msg}") from None
+        raise SourceError(path, error.lineno, error.msg) from None
     except ValueError as error:
         raise SourceError(path, None, str(error)) from None
     except (RecursionError, MemoryError):

@@ -86,8 +86,7 @@ class Expressions(Stores):
 
     def _seen(self, value: Value, mode: int) -> None:
         if mode >= ALIAS:
-            for path in value.paths:
-                self.read(path, mode == USED)
+            self.touch(value, mode == USED)
 
     # Attributes and items
 
@@ -174,8 +173,7 @@ class Expressions(Stores):
                 depth = len(self.facts)
                 self.push(facts)
                 ways.append(self.evaluate(branch, mode))
-                del self.facts[depth:]
-                del self.blocks[depth:]
+                self.pop_to(depth)
         return join_all(ways)
 
     def _lambda(self, node: ast.Lambda, mode: int) -> Value:
@@ -324,8 +322,7 @@ class Expressions(Stores):
             tests.append(test)
             # The next operand is only looked at where this one was true (`and`) or false (`or`).
             self.push(test.true if isinstance(node.op, ast.And) else test.false)
-        del self.facts[depth:]
-        del self.blocks[depth:]
+        self.pop_to(depth)
         true, false = tests[0]
         for test in tests[1:]:
             if isinstance(node.op, ast.And):

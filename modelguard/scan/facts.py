@@ -93,13 +93,7 @@ class FileFacts(NamedTuple):
     lines: int
 
 
-_MUTATORS = (
-    CONTAINER_MUTATORS
-    | HOOK_REGISTRATIONS
-    | frozenset(
-        ("register_buffer", "register_parameter", "register_module", "add_module", "train", "eval", "__setattr__", "__delattr__")
-    )
-)
+_MUTATORS = CONTAINER_MUTATORS | HOOK_REGISTRATIONS | REGISTRATIONS.keys() | {"train", "eval", "__setattr__", "__delattr__"}
 _CALL = re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
 _RECEIVER = re.compile(r"(?<![\w.\])])(\w+)(?:\.\w+|\[[^\[\]]*\])*$")
 _MOVERS = MODULE_MOVERS | {"load_state_dict", "zero_grad"}

@@ -193,9 +193,14 @@ def decode(source: bytes, path: str = "<unknown>") -> str:
         raise SourceError(path, 1, f"cannot decode this file as {encoding}: {error}; {_DECLARE}") from None
 
 
+def plain_line_ends(text: str) -> str:
+    """`text` with its line ends, as Python counts them, as `\\n`: a form feed or a Unicode separator is none."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
 def split_lines(text: str) -> list[str]:
-    """The lines of `text` as Python counts them: a form feed or a Unicode separator ends none."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    """The lines of `text`, without line ends."""
+    return plain_line_ends(text).split("\n")
 
 
 def _line_of(source: bytes, offset: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.conditions import predicate
-from modelguard.scan.methods import builtin_method, hand_over, named_store, write_out
+from modelguard.scan.methods import builtin_method, hand_over, named_store, view, write_memory, write_out
 from modelguard.scan.paths import ITEM, NO_FACTS, Check, Facts, Test
 from modelguard.scan.tables import (
     MUTATING_FUNCTIONS,
@@ -173,10 +173,7 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
     if dotted in RUNNING_STATISTICS and _trains(walk, last, args, kwargs):
         for position, keyword in RUNNING_STATISTICS[dotted]:
             target = kwargs.get(keyword) or (args[position] if position < len(args) else NOTHING)
-            for path in target.paths:
-                walk.record(
-                    Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=target.kinds, verb=last, inputs=True
-                )
+            write_memory(walk, target, node, last, inputs=True)
     if "out" in kwargs:
         write_out(walk, kwargs["out"], node, last)
     inplace = kwargs.get("inplace")
@@ -187,10 +184,7 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
         target = args[0]
         if last.startswith("_foreach_"):
             target = walk.element_of(target)
-        for path in target.paths:
-            walk.record(
-                Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=target.kinds, verb=last, inputs=inputs
-            )
+        write_memory(walk, target, node, last, inputs)
         return target
     if last == "swap_tensors":
         for target in args:
@@ -206,9 +200,7 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
         walk.pass_out(args, kwargs)
         return Value(Kind.TENSOR, inputs=True)
     if dotted.count(".") == 1 and last in VIEW_FUNCTIONS and args and args[0].paths:
-        several = last in ("unbind", "chunk", "split", "tensor_split")
-        part = Value(Kind.TENSOR, args[0].paths, inputs=inputs)
-        return Value(Kind.TUPLE, element=part, inputs=inputs) if several else part
+        return view(last, args[0], inputs)
     hand_over(walk, args, kwargs)
     if dotted.startswith(
         ("torch.utils.checkpoint", "torch.cond", "torch.compile", "torch.vmap", "torch.func", "torch.ops.", "torch._")
@@ -229,9 +221,9 @@ def _trains(walk: Expressions, name: str, args: Arguments, kwargs: Keywords) -> 
     """Whether a normalisation may update its statistics: not where it is told that nothing trains."""
     told = kwargs.get("training", kwargs.get("use_input_stats"))
     if told is None and name == "batch_norm":
-        told = args[5] if len(args) > 5 else None
-        if told is None and len(args) < 6 and "training" not in kwargs and name == "batch_norm":
+        if len(args) < 6:
             return False
+        told = args[5]
     return told is None or told.constant is not False
 
 

@@ -52,6 +52,9 @@ from modelguard.scan.values import (
 if TYPE_CHECKING:
     from modelguard.scan.expressions import Expressions
 
+_SEVERAL_VIEWS = frozenset(("unbind", "chunk", "split", "tensor_split"))
+"""View functions and methods that return a tuple of views."""
+
 
 def builtin_method(
     walk: Expressions, receiver: Value, name: str, args: Arguments, kwargs: Keywords, node: ast.AST, used: bool
@@ -100,9 +103,7 @@ def _in_place(walk: Expressions, receiver: Value, name: str, args: Arguments, kw
                 walk.record(Operation.SWAP, path, node, node, declared=kinds, verb=name, inputs=inputs)
             return receiver
         if (name not in NOT_IN_PLACE or name in METADATA_IN_PLACE) and may_be_tensor(receiver):
-            for path in receiver.paths:
-                value = Value(Kind.TENSOR)
-                walk.record(Operation.IN_PLACE, path, node, node, value=value, declared=kinds, verb=name, inputs=inputs)
+            write_memory(walk, receiver, node, name, inputs)
             walk.pass_out(args, kwargs)
             return receiver
     if name == "requires_grad_" and may_be_tensor(receiver):
@@ -157,9 +158,7 @@ def _computed(walk: Expressions, receiver: Value, name: str, args: Arguments, kw
         if name in CASTS or (name == "type" and not args):
             walk.touch(receiver, used=True)
             return Value(Kind.TENSOR | (kinds & Kind.UNKNOWN), inputs=receiver.inputs)
-        several = name in ("unbind", "chunk", "split", "tensor_split")
-        part = Value(Kind.TENSOR, receiver.paths, inputs=receiver.inputs)
-        return Value(Kind.TUPLE, element=part, inputs=receiver.inputs) if several else part
+        return view(name, receiver, receiver.inputs)
     walk.touch_whole(receiver)
     hand_over(walk, args, kwargs)
     if name in ("item", "tolist"):
@@ -354,12 +353,24 @@ def _accepts(function: Function, given: int, kwargs: Keywords) -> bool:
     return (given <= most or arguments.vararg is not None) and given >= least
 
 
+def view(name: str, tensor: Value, inputs: bool) -> Value:
+    """What a function or method that views a tensor returns: one view, or several."""
+    part = Value(Kind.TENSOR, tensor.paths, inputs=inputs)
+    return Value(Kind.TUPLE, element=part, inputs=inputs) if name in _SEVERAL_VIEWS else part
+
+
+def write_memory(walk: Expressions, tensor: Value, node: ast.AST, verb: str, inputs: bool = False) -> None:
+    """Tell the recorder that the memory of a tensor is written."""
+    for path in tensor.paths:
+        walk.record(
+            Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=tensor.kinds, verb=verb, inputs=inputs
+        )
+
+
 def write_out(walk: Expressions, value: Value, node: ast.AST, verb: str) -> None:
+    """Tell the recorder of what an `out=` names: one tensor, or several."""
     for target in value.items or (value,):
-        for path in target.paths:
-            walk.record(
-                Operation.IN_PLACE, path, node, node, value=Value(Kind.TENSOR), declared=target.kinds, verb=f"{verb}(out=)"
-            )
+        write_memory(walk, target, node, f"{verb}(out=)")
 
 
 def hand_over(walk: Expressions, args: Arguments, kwargs: Keywords) -> None:

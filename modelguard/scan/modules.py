@@ -13,12 +13,12 @@ _UNFOLLOWED = frozenset(
 
 
 class ModuleFiles:
-    """Files of modules. `roots` are the paths that are scanned; installed packages are looked into if asked."""
+    """Files of modules. `roots` are the paths that are scanned; installed packages are looked into after them."""
 
-    def __init__(self, roots: Sequence[str], follow_installed: bool) -> None:
+    def __init__(self, roots: Sequence[str]) -> None:
         absolute = [os.path.abspath(path) for path in roots]
         self._roots = list(dict.fromkeys(root for path in absolute for root in (path, os.path.dirname(path))))
-        self._installed = [path for path in sys.path if path and os.path.isdir(path)] if follow_installed else []
+        self._installed = [path for path in sys.path if path and os.path.isdir(path)]
         self._known: dict[tuple[str, str], str | None] = {}
         self._listings: dict[str, frozenset[str]] = {}
         self._parents: dict[str, str] = {}

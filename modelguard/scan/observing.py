@@ -114,6 +114,11 @@ class Observing:
             self.facts.append(facts)
             self.blocks.append(self.block_count)
 
+    def pop_to(self, depth: int) -> None:
+        """Forget what held in a block that is left: all but the first `depth` facts."""
+        del self.facts[depth:]
+        del self.blocks[depth:]
+
     # Observations
 
     def read(self, path: Path, used: bool) -> None:

@@ -68,12 +68,13 @@ class Opened:
 class ExternalClass:
     """A class outside the project, known by its dotted name."""
 
-    __slots__ = ("dotted", "is_module", "name")
+    __slots__ = ("dotted", "is_module", "is_tensor_function", "name")
 
     def __init__(self, dotted: str, is_module: bool) -> None:
         self.dotted = dotted
         self.name = dotted.rpartition(".")[2]
         self.is_module = is_module
+        self.is_tensor_function = dotted.endswith("autograd.Function")
 
     def method(self, name: str) -> None:
         """No method of it has source here."""
@@ -218,10 +219,9 @@ class Project:
         load: Callable[[str], SourceFile | None],
         roots: Sequence[str] = (),
         module_bases: Sequence[str] = (),
-        follow_installed: bool = True,
     ) -> None:
         self._load = load
-        self._modules = ModuleFiles(roots, follow_installed)
+        self._modules = ModuleFiles(roots)
         self._module_bases = MODULE_ROOTS | frozenset(module_bases)
         self._files: dict[str, SourceFile | None] = {}
         self._classes: dict[tuple[str, str], ClassInfo] = {}
@@ -296,12 +296,8 @@ class Project:
                 bases.append(self.external_class(dotted))
         info.mro = _linearise(info, bases)
         for item in info.mro[1:]:
-            if isinstance(item, ExternalClass):
-                info.is_module = info.is_module or item.is_module
-                info.is_tensor_function = info.is_tensor_function or item.dotted.endswith("autograd.Function")
-            else:
-                info.is_module = info.is_module or item.is_module
-                info.is_tensor_function = info.is_tensor_function or item.is_tensor_function
+            info.is_module = info.is_module or item.is_module
+            info.is_tensor_function = info.is_tensor_function or item.is_tensor_function
         qualified = f"{_module_name(info.file.path)}.{info.facts.qualname}"
         if any(qualified == base or qualified.endswith("." + base) for base in self._module_bases):
             info.is_module = True
@@ -412,26 +408,19 @@ class Project:
             self._by_name[file.path] = names
         return names.get(name)
 
-    def _imported(self, file: SourceFile, found: Import, depth: int, certain: bool = True) -> Symbol | None:
+    def _imported(self, file: SourceFile, found: Import, depth: int) -> Symbol | None:
         if depth > _DEPTH:
             return None
         path = self._modules.of(file.path, found.module, found.level)
-        dotted = found.module if not found.level else "." * found.level + found.module
-        if path is None:
-            if not certain:
-                return None
-            return dotted if found.attribute is None else f"{dotted}.{found.attribute}"
-        module = self.file(path)
-        if module is None:
-            return (dotted if found.attribute is None else f"{dotted}.{found.attribute}") if certain else None
+        dotted = "." * found.level + found.module
+        module = self.file(path) if path is not None else None
         if found.attribute is None:
-            return module
-        inner = self._resolve(module, found.attribute, depth + 1) if module is not file else None
-        if inner is None:
-            inner = self._submodule(module, found.attribute)
-        if inner is None and certain:
-            return f"{dotted}.{found.attribute}"
-        return inner
+            return module or dotted
+        inner = None
+        if module is not None:
+            inner = self._resolve(module, found.attribute, depth + 1) if module is not file else None
+            inner = inner or self._submodule(module, found.attribute)
+        return inner or f"{dotted}.{found.attribute}"
 
     def _submodule(self, module: SourceFile, name: str) -> Symbol | None:
         if os.path.basename(module.path) != "__init__.py":

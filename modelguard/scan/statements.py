@@ -37,8 +37,7 @@ class Statements(Expressions):
                     return True
             return False
         finally:
-            del self.facts[depth:]
-            del self.blocks[depth:]
+            self.pop_to(depth)
 
     def statement(self, node: ast.stmt) -> bool:
         """Walk one statement; whether control does not reach the next one."""
@@ -191,8 +190,7 @@ class Statements(Expressions):
         try:
             return self.block(body)
         finally:
-            del self.facts[depth:]
-            del self.blocks[depth:]
+            self.pop_to(depth)
 
     def _restore(self, names: dict[str, Value]) -> None:
         self.now.environment.names.clear()
@@ -234,8 +232,7 @@ class Statements(Expressions):
         try:
             self._loop(None, NOTHING, node.body, node)
         finally:
-            del self.facts[depth:]
-            del self.blocks[depth:]
+            self.pop_to(depth)
         self.block(node.orelse)
         return False
 
@@ -288,7 +285,6 @@ class Statements(Expressions):
         ways = [] if leaves else [(dict(self.now.environment.names), self.definite)]
         for handler in node.handlers:
             self._restore(before)
-            self._join_names(dict(before))
             self.definite = definite
             if handler.name:
                 self.now.environment.names[handler.name] = UNKNOWN

@@ -179,9 +179,8 @@ class Stores(Access):
             kinds = base.kinds
             if len(base.paths) > FEW and not kinds & Kind.ANY_TENSOR:
                 continue
-            if kinds & Kind.ANY_TENSOR and not kinds & Kind.CONTAINER:
-                self.record(Operation.IN_PLACE, path, node, target, value=value, declared=kinds, verb="[...] =", inputs=inputs)
-            elif not kinds & (Kind.CONTAINER | Kind.MODULE) and tensor_index(target.slice):
+            indexed = not kinds & Kind.MODULE and tensor_index(target.slice)
+            if not kinds & Kind.CONTAINER and (kinds & Kind.ANY_TENSOR or indexed):
                 self.record(Operation.IN_PLACE, path, node, target, value=value, declared=kinds, verb="[...] =", inputs=inputs)
             else:
                 self.record(
