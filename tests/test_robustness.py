@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 from marked import in_net, read, shown, whole
 from test_reach import CASES
 
+from modelguard.errors import SourceError
 from modelguard.findings import Finding, ScanReport, Severity
 from modelguard.scan.engine import scan_paths, scan_source
+from modelguard.scan.facts import extract
+from modelguard.scan.project import Opened, SourceFile
 from modelguard.settings import Settings
 
 SLOW_DRAWS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -655,3 +658,16 @@ def test_star_imports_in_circles(tmp_path: Path) -> None:
     )
     report = scan_paths([str(tmp_path)], Settings())
     assert {f.attribute for f in report.findings} == {"self.a", "self.b"}
+
+
+def test_the_lines_of_a_file_that_changed_can_be_asked_for(tmp_path: Path) -> None:
+    """A walk that began before the change goes on to ask for places in it."""
+    path = tmp_path / "net.py"
+    text = "def forward(self, x):\n    self.last = x\n    return x\n"
+
+    def gone() -> str:
+        raise SourceError(str(path), None, "this file changed while it was scanned")
+
+    file = SourceFile(str(path), extract(str(path), text, ast.parse(text)), gone, Opened())
+    assert len(file.lines) == len(text.split("\n"))
+    assert set(file.lines) == {""}

@@ -41,8 +41,9 @@ class SourceFile:
             try:
                 self._lines = self._read().split("\n")
             except SourceError:
-                # It went away, or is another file by now: the scan says so, nothing more is found in it.
-                self._lines = []
+                # It went away, or is another file by now: the scan says so, nothing more is found in it. Walks that are in it
+                # still ask for its lines by number.
+                self._lines = [""] * self.facts.lines
             self._opened.note(self)
         return self._lines
 
