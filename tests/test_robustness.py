@@ -20,7 +20,7 @@ from test_reach import CASES
 from modelguard.errors import SourceError
 from modelguard.findings import Finding, ScanReport, Severity
 from modelguard.scan.engine import scan_paths, scan_source
-from modelguard.scan.facts import extract
+from modelguard.scan.facts import Copies, extract
 from modelguard.scan.project import Opened, SourceFile
 from modelguard.settings import Settings
 
@@ -668,6 +668,6 @@ def test_the_lines_of_a_file_that_changed_can_be_asked_for(tmp_path: Path) -> No
     def gone() -> str:
         raise SourceError(str(path), None, "this file changed while it was scanned")
 
-    file = SourceFile(str(path), extract(str(path), text, ast.parse(text)), gone, Opened())
+    file = SourceFile(str(path), extract(str(path), text, ast.parse(text), Copies()), gone, Opened())
     assert len(file.lines) == len(text.split("\n"))
     assert set(file.lines) == {""}

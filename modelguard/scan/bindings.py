@@ -18,8 +18,11 @@ _FRESH_CALLS = frozenset(
 _MADE = frozenset((ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr))
 """Expressions that make something new, whatever their parts are."""
 _LIBRARIES = frozenset(("torch", "F", "nn", "np", "math", "numpy", "functional"))
+_TENSOR_FIELDS = frozenset(("requires_grad", "grad"))
+"""What is set on tensors; on a tensor of the caller's it is no matter of the module's state."""
 NO_NAMES: frozenset[str] = frozenset()
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "__set_name__", "__init_subclass__"))
 
 
 def dotted(node: ast.expr) -> str:
@@ -55,26 +58,29 @@ def blocks(node: ast.stmt) -> Iterable[list[ast.stmt]]:
 class Seen(NamedTuple):
     """What a function's statements say.
 
-    `stores`: attributes bound on the first parameter. `roots`: names that stores are rooted in; `handed`: those by which only
-    the memory of a tensor can be changed. `fresh`: locals only ever bound to new objects. `arguments`: the parameters but the
-    first, and locals that are at most a part of one. `returning`: optional parameters that are bound again, as by
-    `if state is None: state = ...`. `inner`: classes and imports inside, which count as the file's own: a factory's module
-    class is still a module class. `borrowed`: locals that are at most what one of `lenders`, methods of the same object, gave.
-    `hands_out`: whether it may return a part of the state. `levels`: what each local may be. `owner`: the first parameter.
+    `stores`: attributes bound on the first parameter. `written`: whether a store may be one on state; `handed`: names of what
+    the caller gave that is stored on, `fills` whether by other means than a tensor's memory. `fresh`: locals only ever bound to
+    new objects. `arguments`: parameters, without that of a method's object, and locals that are at most a part of one.
+    `returning`: optional parameters that are made where they are missing, as by `if state is None: state = ...`. `inner`: classes
+    and imports inside, which count as the file's own: a factory's module class is still a module class. `borrowed`: locals that
+    are at most what a method of the same object gave, with the methods; `lenders`: the methods of those that are stored on.
+    `hands_out`: whether it may return a part of the state. `states`: locals that may be a part of the state. `owner`: the first
+    parameter.
     """
 
     stores: dict[str, bool]
-    roots: set[str]
+    written: bool
     handed: set[str]
+    fills: bool
     fresh: set[str]
     arguments: set[str]
     returning: set[str]
     nests: bool
     inner: list[ast.stmt]
-    borrowed: set[str]
+    borrowed: dict[str, set[str]]
     lenders: set[str]
     hands_out: bool
-    levels: dict[str, int]
+    states: frozenset[str]
     parameters: list[str]
     owner: str
 
@@ -83,200 +89,276 @@ STATE, BORROWED, HANDED, NEW = range(4)
 """What a local may be: a part of the state; what an own method returned; at most a part of an argument; something new."""
 
 
-def examine(function: ast.FunctionDef | ast.AsyncFunctionDef, children: AbstractSet[str] = NO_NAMES) -> Seen:
-    """Walk the statements of a function; `children` are attributes of its class that hold no method."""
-    arguments = function.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    owner = positional[0].arg if positional else ""
-    stores: dict[str, bool] = {}
-    roots: set[str] = set()
-    handed: set[str] = set()
-    rebound: set[str] = set()
-    lenders: set[str] = set()
-    nests = hands_out = False
-    inner: list[ast.stmt] = []
-    bound: dict[str, int] = dict.fromkeys((parameter.arg for parameter in (*positional, *arguments.kwonlyargs)), HANDED)
-    if owner:
-        bound[owner] = STATE
-    defaults = zip(
-        (*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs),
-        (*arguments.defaults, *arguments.kw_defaults),
-        strict=True,
-    )
-    for parameter, default in defaults:
-        if isinstance(default, (ast.List, ast.Dict, ast.Set, ast.Call)):
-            # The same object in every call.
-            bound[parameter.arg] = STATE
-    if arguments.kwarg is not None:
-        bound[arguments.kwarg.arg] = NEW
+class _Examiner:
+    """Walks the statements of one function in order. Where it says what a local is, it errs to the lower level."""
 
-    def target(node: ast.expr, level: int, value: ast.expr | None = None) -> None:
-        if isinstance(node, ast.Name):
-            known = bound.get(node.id, NEW)
-            bound[node.id] = level if level < known else known
-            rebound.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            if isinstance(node.value, ast.Name) and node.value.id == owner:
-                stores[node.attr] = stores.get(node.attr, False) or value is None or _may_be_module(value)
-            roots.add(_root(node))
-        elif isinstance(node, ast.Subscript):
-            root = _root(node)
-            (handed if bound.get(root) == HANDED and tensor_index(node.slice) else roots).add(root)
-        elif isinstance(node, (ast.Tuple, ast.List)):
-            for item in node.elts:
-                target(item, level)
-        elif isinstance(node, ast.Starred):
-            target(node.value, level)
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool, children: AbstractSet[str]) -> None:
+        self.children = children
+        self.is_method = is_method
+        self.makes_owner = is_method and function.name in CONSTRUCTORS
+        self.asked: set[str] = set()
+        self.lenders: set[str] = set()
+        self.stores: dict[str, bool] = {}
+        self.written = self.fills = False
+        self.handed: set[str] = set()
+        self.lent: set[str] = set()
+        self.late: list[tuple[str, bool]] = []
+        self.looping = False
+        self.floor: dict[str, int] = {}
+        """What a loop binds its names to: what they may be when it comes round."""
+        self.made: set[str] = set()
+        self.given: dict[str, set[str]] = {}
+        self.nests = self.hands_out = False
+        self.inner: list[ast.stmt] = []
+        arguments = function.args
+        self.positional = [*arguments.posonlyargs, *arguments.args]
+        self.owner = self.positional[0].arg if self.positional else ""
+        self.now: dict[str, int] = {}
+        """What a local may be here."""
+        named = [*self.positional, *arguments.kwonlyargs]
+        for parameter in named:
+            self.now[parameter.arg] = HANDED
+        if self.owner and is_method:
+            self.now[self.owner] = STATE
+        defaulted = [*self.positional[len(self.positional) - len(arguments.defaults) :], *arguments.kwonlyargs]
+        self.optional = {parameter.arg for parameter in defaulted}
+        for parameter, default in zip(defaulted, (*arguments.defaults, *arguments.kw_defaults), strict=True):
+            if isinstance(default, (ast.List, ast.Dict, ast.Set, ast.Call)):
+                # The same object in every call.
+                self.now[parameter.arg] = STATE
+        if arguments.kwarg is not None:
+            self.now[arguments.kwarg.arg] = NEW
+        self.ever = dict(self.now)
+        """What a local may be anywhere."""
+        start = self.now
+        known = None
+        while known != self.floor:
+            known = dict(self.floor)
+            self.now = dict(start)
+            self.late.clear()
+            self.inner.clear()
+            self._run(function.body)
 
-    def assign(node: ast.expr, value: ast.expr) -> None:
+    def seen(self) -> Seen:
+        """What was seen, once all statements were walked."""
+        self.now = self.ever
+        self.looping = False
+        for name, tensor in self.late:
+            self._store_on(name, tensor)
+        levels = self.ever
+        return Seen(
+            self.stores,
+            self.written,
+            self.handed,
+            self.fills,
+            {name for name, level in levels.items() if level == NEW},
+            {name for name, level in levels.items() if level == HANDED},
+            self.optional & self.made,
+            self.nests,
+            self.inner,
+            {name: self.given.get(name, set()) for name, level in levels.items() if level == BORROWED},
+            self.lent,
+            self.hands_out,
+            frozenset(name for name, level in levels.items() if level == STATE and name != "self"),
+            [parameter.arg for parameter in (self.positional[1:] if self.is_method else self.positional)],
+            self.owner,
+        )
+
+    def _run(self, body: list[ast.stmt]) -> None:
+        # With each statement: whether it always runs, and once; whether it may run again after what follows it.
+        work = [(node, True, False) for node in reversed(body)]
+        while work:
+            node, once, again = work.pop()
+            kind = type(node)
+            if kind is ast.Expr:
+                continue
+            self.looping = again
+            self.lenders.clear()
+            if kind is ast.If:
+                work.extend((inner, False, again) for inner in reversed(node.orelse))  # type: ignore[attr-defined]
+                work.extend((inner, False, again) for inner in reversed(node.body))  # type: ignore[attr-defined]
+            elif isinstance(node, ast.Assign):
+                for item in node.targets:
+                    self._assign(item, node.value, once, again)
+            elif isinstance(node, ast.Return):
+                self.hands_out = self.hands_out or self._returns_state(node.value)
+            elif isinstance(node, ast.AnnAssign):
+                if node.value is not None:
+                    self._assign(node.target, node.value, once, again)
+            elif isinstance(node, ast.AugAssign):
+                if isinstance(node.target, ast.Name):
+                    self._store(node.target.id, True, again)
+                else:
+                    self._target(node.target, NEW, once, again)
+            elif isinstance(node, ast.Delete):
+                for item in node.targets:
+                    if not isinstance(item, ast.Name):
+                        self._target(item, STATE, once, again)
+            elif isinstance(node, (ast.For, ast.AsyncFor)):
+                level = self.level_of(node.iter) if isinstance(node.iter, ast.Call) else self._part_level(node.iter)
+                self._target(node.target, level, False, True)
+                work.extend((inner, False, again) for inner in reversed(node.orelse))
+                work.extend((inner, False, True) for inner in reversed(node.body))
+            elif isinstance(node, (ast.With, ast.AsyncWith)):
+                for entry in node.items:
+                    if entry.optional_vars is not None:
+                        self._target(entry.optional_vars, STATE, False, again)
+                work.extend((inner, False, again) for inner in reversed(node.body))
+            elif isinstance(node, FUNCTIONS):
+                self.nests = True
+                for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                    self.now[parameter.arg] = self.ever[parameter.arg] = STATE
+                work.extend((inner, False, True) for inner in reversed(node.body))
+            elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                self.written = True
+            elif isinstance(node, (ast.ClassDef, ast.Import, ast.ImportFrom)):
+                self.inner.append(node)
+            else:
+                loop = again or kind is ast.While
+                for block in blocks(node):
+                    work.extend((inner, False, loop) for inner in reversed(block))
+
+    def _assign(self, node: ast.expr, value: ast.expr, once: bool, again: bool) -> None:
         pairs = (
             isinstance(node, (ast.Tuple, ast.List))
             and isinstance(value, (ast.Tuple, ast.List))
             and len(node.elts) == len(value.elts)
         )
         if pairs and not any(isinstance(item, ast.Starred) for item in (*node.elts, *value.elts)):  # type: ignore[attr-defined]
+            # At once, in Python: a level that the first pair sets is not the one that the second reads.
             for item, part in zip(node.elts, value.elts, strict=True):  # type: ignore[attr-defined]
-                assign(item, part)
+                self.lenders.clear()
+                self._assign(item, part, False, again)
         else:
-            target(node, level_of(value, bound, children, lenders), value)
+            self._target(node, self.level_of(value), once, again, value)
 
-    work: list[ast.stmt] = list(reversed(function.body))
-    while work:
-        node = work.pop()
+    def _target(self, node: ast.expr, level: int, once: bool, again: bool, value: ast.expr | None = None) -> None:
+        if isinstance(node, ast.Name):
+            name = node.id
+            known = self.now.get(name, NEW)
+            self.now[name] = level if once or level < known else known
+            lowest = self.ever.get(name, NEW)
+            self.ever[name] = level if level < lowest else lowest
+            if again and level < self.floor.get(name, NEW):
+                self.floor[name] = level
+            if self.lenders:
+                self.given.setdefault(name, set()).update(self.lenders)
+            if level == NEW:
+                self.made.add(name)
+        elif isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Name) and node.value.id == self.owner:
+                self.stores[node.attr] = self.stores.get(node.attr, False) or value is None or _may_be_module(value)
+            self._store(_root(node), node.attr in _TENSOR_FIELDS, again)
+        elif isinstance(node, ast.Subscript):
+            self._store(_root(node), tensor_index(node.slice), again)
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            for item in node.elts:
+                self._target(item, level, once, again)
+        elif isinstance(node, ast.Starred):
+            self._target(node.value, level, once, again)
+
+    def _store(self, name: str, tensor: bool, again: bool) -> None:
+        """A store on what a local is; `tensor` says that only a tensor takes it."""
+        if again:
+            # What the local is by then may be bound further down.
+            self.late.append((name, tensor))
+        else:
+            self._store_on(name, tensor)
+
+    def _store_on(self, name: str, tensor: bool) -> None:
+        level = self.now.get(name, STATE)
+        if level == BORROWED:
+            self.lent |= self.given.get(name, NO_NAMES)
+        elif level == HANDED:
+            self.handed.add(name)
+            self.fills = self.fills or not tensor
+        elif level != NEW and not (self.makes_owner and name == self.owner):
+            # What a constructor does to the object it makes is no write: nobody has the object yet.
+            self.written = True
+
+    def _returns_state(self, node: ast.expr | None) -> bool:
+        """Whether a returned value may be a part of the state."""
+        parts = node.elts if isinstance(node, ast.Tuple) else [node]
+        return any(part is not None and self.level_of(part) <= BORROWED for part in parts)
+
+    def _part_level(self, node: ast.expr) -> int:
+        """What a part of a name, attribute or item chain may be."""
+        root = _root(node)
+        return min(self._level_of_name(root), HANDED) if root else STATE
+
+    def level_of(self, node: ast.expr) -> int:
+        """What an expression may be. Methods of the same object that are called add to `lenders`."""
         kind = type(node)
-        if kind is ast.Expr:
-            continue
-        if kind is ast.Return:
-            hands_out = hands_out or _returns_state(node.value, bound, children)  # type: ignore[attr-defined]
-        elif kind is ast.If:
-            work.extend(reversed(node.orelse))  # type: ignore[attr-defined]
-            work.extend(reversed(node.body))  # type: ignore[attr-defined]
-        elif isinstance(node, ast.Assign):
-            for item in node.targets:
-                assign(item, node.value)
-        elif isinstance(node, ast.AnnAssign):
-            if node.value is not None:
-                target(node.target, level_of(node.value, bound, children, lenders), node.value)
-        elif isinstance(node, ast.AugAssign):
-            if isinstance(node.target, ast.Name):
-                name = node.target.id
-                (handed if bound.get(name) == HANDED else roots).add(name)
-            else:
-                target(node.target, NEW)
-        elif isinstance(node, ast.Delete):
-            for item in node.targets:
-                if not isinstance(item, ast.Name):
-                    target(item, STATE)
-        elif isinstance(node, (ast.For, ast.AsyncFor)):
-            target(
-                node.target,
-                level_of(node.iter, bound, children, lenders)
-                if isinstance(node.iter, ast.Call)
-                else _part_level(node.iter, bound),
-            )
-            work.extend(reversed(node.orelse))
-            work.extend(reversed(node.body))
-        elif isinstance(node, (ast.With, ast.AsyncWith)):
-            for entry in node.items:
-                if entry.optional_vars is not None:
-                    target(entry.optional_vars, STATE)
-            work.extend(reversed(node.body))
-        elif isinstance(node, FUNCTIONS):
-            nests = True
-            for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-                bound[parameter.arg] = STATE
-            work.extend(reversed(node.body))
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            roots.add("")
-        elif isinstance(node, (ast.ClassDef, ast.Import, ast.ImportFrom)):
-            inner.append(node)
-        else:
-            for block in blocks(node):
-                work.extend(reversed(block))
-    optional = {parameter.arg for parameter in (*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs)}
-    return Seen(
-        stores,
-        roots,
-        handed,
-        {name for name, level in bound.items() if level == NEW},
-        {name for name, level in bound.items() if level == HANDED},
-        optional & rebound,
-        nests,
-        inner,
-        {name for name, level in bound.items() if level == BORROWED},
-        lenders,
-        hands_out,
-        bound,
-        [parameter.arg for parameter in (positional[1:] if owner in ("self", "cls") else positional)],
-        owner,
-    )
+        if kind in _MADE:
+            return NEW
+        if isinstance(node, ast.Name):
+            return self._level_of_name(node.id)
+        if kind is ast.Attribute or kind is ast.Subscript:
+            return self._level_of_name(_root(node))
+        if isinstance(node, ast.Call):
+            return self._level_of_call(node)
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            return min((self.level_of(item) for item in node.elts), default=NEW)
+        if isinstance(node, ast.Dict):
+            return min((self.level_of(item) for item in node.values), default=NEW)
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            made = node.value if isinstance(node, ast.DictComp) else node.elt
+            if isinstance(made, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.IfExp)):
+                return min(self._part_level(generator.iter) for generator in node.generators)
+            return self.level_of(made)
+        if isinstance(node, ast.Starred):
+            return self.level_of(node.value)
+        if isinstance(node, ast.IfExp):
+            return min(self.level_of(node.body), self.level_of(node.orelse))
+        if isinstance(node, ast.BoolOp):
+            return min([self.level_of(item) for item in node.values])
+        return STATE
 
+    def _level_of_name(self, name: str) -> int:
+        level = self.now.get(name, STATE)
+        if self.looping:
+            level = min(level, self.floor.get(name, NEW))
+        if level == BORROWED:
+            self.lenders |= self.given.get(name, NO_NAMES)
+        return level
 
-def _returns_state(node: ast.expr | None, bound: dict[str, int], children: AbstractSet[str]) -> bool:
-    """Whether a returned value may be a part of the state."""
-    parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return any(part is not None and level_of(part, bound, children, set()) <= BORROWED for part in parts)
-
-
-def _part_level(node: ast.expr, bound: dict[str, int]) -> int:
-    """What a part of a name, attribute or item chain may be."""
-    root = _root(node)
-    return min(bound.get(root, STATE), HANDED) if root else STATE
-
-
-def level_of(node: ast.expr, bound: dict[str, int], children: AbstractSet[str], lenders: set[str]) -> int:
-    """What an expression may be; `bound` says it of the locals met so far.
-
-    Methods of the same object that are called add to `lenders`.
-    """
-    kind = type(node)
-    if kind in _MADE:
-        return NEW
-    if isinstance(node, ast.Name):
-        return bound.get(node.id, STATE)
-    if kind is ast.Attribute or kind is ast.Subscript:
-        return bound.get(_root(node), STATE)
-    if isinstance(node, ast.Call):
+    def _level_of_call(self, node: ast.Call) -> int:
         func = node.func
         if isinstance(func, ast.Name):
             if func.id in _FRESH_CALLS:
                 return NEW
-            return min((level_of(item, bound, children, lenders) for item in node.args), default=STATE)
-        if isinstance(func, ast.Attribute):
-            name = func.attr
-            value = func.value
-            if isinstance(value, ast.Name):
-                if value.id == "self":
-                    if name in MODULE_WALKS or name in ELEMENT_METHODS or name in ITEM_METHODS:
-                        return STATE
-                    if name in children:
-                        return NEW
-                    lenders.add(name)
-                    return BORROWED
-                if value.id in _LIBRARIES and value.id not in bound:
-                    return level_of(node.args[0], bound, children, lenders) if node.args and name in VIEW_FUNCTIONS else NEW
-            elif isinstance(value, ast.Attribute) and _root(value) in _LIBRARIES:
-                return NEW
-            if name in TENSOR_METHODS and name not in VIEW_METHODS:
-                return NEW
-            return level_of(value, bound, children, lenders)
-        return STATE
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-        return min((level_of(item, bound, children, lenders) for item in node.elts), default=NEW)
-    if isinstance(node, ast.Dict):
-        return min((level_of(item, bound, children, lenders) for item in node.values), default=NEW)
-    if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-        made = node.value if isinstance(node, ast.DictComp) else node.elt
-        if isinstance(made, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.IfExp)):
-            return min(_part_level(generator.iter, bound) for generator in node.generators)
-        return level_of(made, bound, children, lenders)
-    if isinstance(node, ast.Starred):
-        return level_of(node.value, bound, children, lenders)
-    if isinstance(node, ast.IfExp):
-        return min(level_of(node.body, bound, children, lenders), level_of(node.orelse, bound, children, lenders))
-    if isinstance(node, ast.BoolOp):
-        return min(level_of(item, bound, children, lenders) for item in node.values)
-    return STATE
+            return min((self.level_of(item) for item in node.args), default=STATE)
+        if not isinstance(func, ast.Attribute):
+            return STATE
+        name = func.attr
+        value = func.value
+        if isinstance(value, ast.Name):
+            if value.id == "self":
+                if name in MODULE_WALKS or name in ELEMENT_METHODS or name in ITEM_METHODS:
+                    return STATE
+                self.asked.add(name)
+                if name in self.children:
+                    return NEW
+                self.lenders.add(name)
+                return BORROWED
+            if value.id in _LIBRARIES and value.id not in self.ever:
+                return self.level_of(node.args[0]) if node.args and name in VIEW_FUNCTIONS else NEW
+        elif isinstance(value, ast.Attribute) and _root(value) in _LIBRARIES:
+            return NEW
+        if name in TENSOR_METHODS and name not in VIEW_METHODS:
+            return NEW
+        return self.level_of(value)
+
+
+def examine(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool, children: AbstractSet[str] = NO_NAMES
+) -> tuple[Seen, frozenset[str]]:
+    """Walk the statements of a function; `children` are attributes of its class that hold no method.
+
+    Also says of which names it was asked whether they are children: the answer is the same for any `children` that agree on them.
+    """
+    examiner = _Examiner(function, is_method, children)
+    return examiner.seen(), frozenset(examiner.asked)
 
 
 def tensor_index(node: ast.expr) -> bool:

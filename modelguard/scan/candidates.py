@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from modelguard.scan.facts import CONSTRUCTORS, FunctionFacts
+from modelguard.scan.bindings import CONSTRUCTORS
+from modelguard.scan.facts import FunctionFacts
 from modelguard.scan.project import ClassInfo, FunctionName, GlobalName, Method, Project, SourceFile
 from modelguard.scan.tables import ELEMENT_METHODS, ITEM_METHODS, METADATA_METHODS, TENSOR_METHODS, VIEW_METHODS
 
@@ -79,7 +80,7 @@ class _Region:
 
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_KEYWORD = re.compile(r"\s*(?:\*|[A-Za-z_]\w*\s*=(?!=))")
+_KEYWORD = re.compile(r"\s*(?:\*|([A-Za-z_]\w*)\s*=(?!=))")
 
 
 def _split_arguments(text: str, start: int) -> list[str]:
@@ -132,12 +133,14 @@ class Candidates:
             )
             if key not in CONSTRUCTORS and key not in self._entry_points
         ]
-        found = {facts.name for facts in functions if facts.may_write or facts.hands or facts.moves or facts.borrows}
+        found = {
+            facts.name for facts in functions if facts.may_write or facts.memoisers or facts.hands or facts.moves or facts.borrows
+        }
         found.update(
             facts.name
             for file in files
             for facts in file.facts.classes.values()
-            if any(method.may_write or method.hands for method in facts.methods.values())
+            if any(method.may_write or method.memoisers or method.hands for method in facts.methods.values())
         )
         waiting = [(facts.name, called(facts)) for facts in functions if facts.name not in found]
         count = -1
@@ -159,7 +162,15 @@ class Candidates:
         facts = method.facts
         if self._writers is None or method.owner.file.path not in self._reported:
             return False
-        if facts.may_write or facts.hands or facts.moves or facts.borrows or facts.decorators or info.facts.decorators:
+        if (
+            facts.may_write
+            or facts.memoisers
+            or facts.hands
+            or facts.moves
+            or facts.borrows
+            or facts.decorators
+            or info.facts.decorators
+        ):
             return False
         if not self._writers.isdisjoint(called(facts)) or not self._entry_points.isdisjoint(facts.own):
             return False
@@ -180,7 +191,7 @@ class Candidates:
             not companion.is_module
             and companion.file.path in self._reported
             and any(
-                key.startswith("__") and key not in CONSTRUCTORS and (facts.may_write or facts.hands)
+                key.startswith("__") and key not in CONSTRUCTORS and (facts.may_write or facts.memoisers or facts.hands)
                 for key, facts in companion.facts.methods.items()
             )
             for companion in self._companions_of(info)
@@ -301,36 +312,58 @@ class Candidates:
         facts: FunctionFacts,
         caller: tuple[SourceFile, FunctionFacts] | None,
     ) -> bool:
-        if facts.may_write or (facts.moves and self._moves(info, facts)):
+        if facts.may_write or self._memoises(file, facts) or (facts.moves and self._moves(info, facts)):
             return True
-        if any(
-            lent is not None and (lent.facts.hands_out or "property" in lent.facts.decorators)
-            for lent in map(info.method, facts.borrows)
-        ):
+        if any(self._lends(info, name) for name in facts.borrows):
             return True
         if not facts.hands:
             return False
         # What an entry point does to its own arguments is no state write, unless a class of its file says what they are.
-        own = facts is method.facts
-        if not own and caller is not None:
-            return self._gives(caller[0], caller[1], facts, caller[1] is method.facts)
-        return not own or any(
-            not item.is_module and facts.names & item.facts.methods.keys() for item in self._project.classes(file)
-        )
+        if facts is method.facts:
+            return facts.fills or any(
+                not item.is_module and facts.names & item.facts.methods.keys() for item in self._project.classes(file)
+            )
+        return caller is None or self._gives(info, method, caller, facts)
 
-    def _gives(self, file: SourceFile, caller: FunctionFacts, called: FunctionFacts, is_entry: bool) -> bool:
+    def _memoises(self, file: SourceFile, facts: FunctionFacts) -> bool:
+        """Whether a decorator may keep results: one that is defined outside the scanned files is looked through."""
+        for name in facts.memoisers:
+            symbol = self._project.resolve(file, name)
+            if not isinstance(symbol, FunctionName) or symbol.file.path in self._reported:
+                return True
+        return False
+
+    def _lends(self, info: ClassInfo, name: str) -> bool:
+        """Whether what a method of a class returns, or the function that a property gives, may be a part of the state."""
+        lent = info.method(name)
+        if lent is None:
+            return False
+        if "property" in lent.facts.decorators:
+            return lent.facts.nests or any(inner != name and self._lends(info, inner) for inner in lent.facts.own)
+        return lent.facts.hands_out
+
+    def _gives(self, info: ClassInfo, method: Method, came: tuple[SourceFile, FunctionFacts], called: FunctionFacts) -> bool:
         """Whether a function calls another with something that may be state, where the other changes what it is given."""
+        file, caller = came
         text = "\n".join(file.lines[caller.line - 1 : caller.end_line])
         calls = list(re.finditer(rf"(?<!def )\b{called.name}\s*\(", text))
+        if caller is method.facts:
+            state = caller.states.union(
+                name for name, lenders in caller.lent.items() if any(self._lends(info, lender) for lender in lenders)
+            )
+        else:
+            state = caller.states.union(caller.lent)
+        if called.fills or caller is not method.facts:
+            # An object that is handed in is state of whoever made it, and a caller may have been given it by another.
+            state |= caller.arguments
+        places = called.hands.values()
         for found in calls:
             for index, argument in enumerate(_split_arguments(text, found.end())):
                 named = _KEYWORD.match(argument)
-                if named is None and -1 not in called.hands and index not in called.hands:
+                if -1 not in places and (index not in places if named is None else named.group(1) not in (None, *called.hands)):
                     continue
-                words = set(_WORD.findall(argument))
-                if "self" in words or not words.isdisjoint(caller.states) or "*" in argument[:2]:
-                    return True
-                if not is_entry and caller.hands:
+                words = set(_WORD.findall(argument, named.end() if named else 0))
+                if "self" in words or not words.isdisjoint(state) or argument.lstrip()[:1] == "*":
                     return True
         return not calls
 

@@ -18,7 +18,7 @@ from modelguard.observation import Root, StateWrite
 from modelguard.rules import judge
 from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.scan.candidates import Candidates
-from modelguard.scan.facts import extract
+from modelguard.scan.facts import Copies, extract
 from modelguard.scan.files import decode, discover, plain_line_ends, read_source
 from modelguard.scan.project import ClassInfo, Method, Opened, Project, SourceFile
 from modelguard.scan.recorder import Recorder
@@ -83,6 +83,7 @@ class _Scan:
         self.entry_points = 0
         self.timings: dict[str, float] = {}
         self._opened = Opened()
+        self._copies = Copies()
         self.project = Project(self._load, roots, settings.module_bases)
         self.too_deep: set[tuple[str, int]] = set()
 
@@ -166,7 +167,7 @@ class _Scan:
             if reported:
                 self._refuse(error)
             return None
-        facts = extract(path, text, tree)
+        facts = extract(path, text, tree, self._copies)
         if reported:
             self.lines += facts.lines
         if source is not None or not os.path.isfile(path):

@@ -14,8 +14,8 @@ from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
-from modelguard.scan.bindings import BORROWED, FUNCTIONS, NO_NAMES, Seen, blocks, dotted, examine
-from modelguard.scan.tables import CONTAINER_MUTATORS, HOOK_REGISTRATIONS, MODULE_MOVERS, REGISTRATIONS
+from modelguard.scan.bindings import CONSTRUCTORS, FUNCTIONS, NO_NAMES, Seen, blocks, dotted, examine
+from modelguard.scan.tables import CONTAINER_MUTATORS, HOOK_REGISTRATIONS, MODULE_MOVERS, REGISTRATIONS, VIEW_FUNCTIONS
 
 
 class FunctionFacts(NamedTuple):
@@ -25,11 +25,13 @@ class FunctionFacts(NamedTuple):
     defines or imports; `own` are those among them that may be taken off the first parameter. `stores` are the attributes
     bound on the first parameter, each with whether a module may be bound; `declares` marks text that can declare attributes
     under names that `stores` cannot tell (`register_buffer`, `setattr`). `may_write` says that something could be a state
-    write; `hands` are the positions (without `self`; -1 where not known) of arguments to whose memory or contents something
-    is done; `moves` names attributes that would have to be modules for it (`self.x.to(...)`); `borrows` are methods of the
-    same object that would have to hand out state (`hands_out`) for it. `states` are the locals that may be a part of the
-    state. `nests` says that the function defines others, which it may return; `passes` are the bare names of functions that a
-    constructor does not call.
+    write, `memoisers` are decorators whose names say that results are kept; `hands` are names and positions (without `self`;
+    -1 of locals) of arguments to which something is done, `fills` says that it may be more than writing a tensor's memory;
+    `moves` names attributes that would have to be modules for it (`self.x.to(...)`); `borrows` are methods of the same object
+    that would have to hand out state (`hands_out`) for it. `states` are the locals that may be a part of the state,
+    `lent` those that are at most what such methods returned, `arguments` those that may be a part of an argument. `nests` says
+    that the function defines others, which it may return;
+    `passes` are the bare names of functions that a constructor does not call.
     """
 
     name: str
@@ -42,11 +44,15 @@ class FunctionFacts(NamedTuple):
     stores: dict[str, bool]
     declares: bool
     may_write: bool
-    hands: frozenset[int]
+    memoisers: tuple[str, ...]
+    hands: dict[str, int]
+    fills: bool
     moves: frozenset[str]
     borrows: frozenset[str]
     hands_out: bool
     states: frozenset[str]
+    lent: dict[str, set[str]]
+    arguments: frozenset[str]
     nests: bool
     passes: frozenset[str]
 
@@ -97,7 +103,6 @@ _MUTATORS = CONTAINER_MUTATORS | HOOK_REGISTRATIONS | REGISTRATIONS.keys() | {"t
 _CALL = re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
 _RECEIVER = re.compile(r"(?<![\w.\])])(\w+)(?:\.\w+|\[[^\[\]]*\])*$")
 _MOVERS = MODULE_MOVERS | {"load_state_dict", "zero_grad"}
-CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "__set_name__", "__init_subclass__"))
 _OUT = re.compile(r"[(,]\s*out\s*=(?!=)")
 _SUSPECTS = frozenset(
     (
@@ -105,6 +110,9 @@ _SUSPECTS = frozenset(
         "__dict__ _buffers _parameters _modules batch_norm instance_norm native_batch_norm"
     ).split()
 )
+_NORMS = frozenset(("batch_norm", "instance_norm", "native_batch_norm"))
+_NOBODY = "?"
+"""Stands for a receiver that was made on the spot."""
 _ITEM_METHODS = frozenset(("__getitem__", "__setitem__", "__delitem__"))
 _NAMERS = frozenset(("getattr", "attrgetter", "methodcaller", "__class__"))
 _WORDS = frozenset(("next", "shuffle"))
@@ -119,14 +127,52 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
 
 
-def extract(path: str, text: str, tree: ast.Module) -> FileFacts:
-    """The facts of one parsed file; `text` has `\\n` line ends."""
-    return _Extractor(path, text).run(tree)
+class _Text(NamedTuple):
+    """What the text of a function says, wherever it stands; `own` is None where any name may be taken off the first parameter."""
+
+    seen: Seen
+    attributes: frozenset[str]
+    words: tuple[str, ...]
+    own: frozenset[str] | None
+    items: bool
+    supers: frozenset[str]
+    uncalled: frozenset[str]
+    declares: bool
+    may_write: bool
+    memoisers: tuple[str, ...]
+    hands: dict[str, int]
+    moves: frozenset[str]
+    borrows: frozenset[str]
+    arguments: frozenset[str]
+
+
+class Copies:
+    """What is known of functions by their text: models are copied from each other, and so are two in five of their functions."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, bool], list[tuple[frozenset[str], frozenset[str], _Text]]] = {}
+
+    def find(self, key: tuple[str, str, bool], children: AbstractSet[str]) -> _Text | None:
+        """What is known of a function by its name, its text and whether it is a method, in a class with these children."""
+        for asked, answered, found in self._known.get(key, ()):
+            if asked & children == answered:
+                return found
+        return None
+
+    def keep(self, key: tuple[str, str, bool], children: AbstractSet[str], asked: frozenset[str], found: _Text) -> None:
+        """Remember what was found."""
+        self._known.setdefault(key, []).append((asked, asked & children, found))
+
+
+def extract(path: str, text: str, tree: ast.Module, copies: Copies) -> FileFacts:
+    """The facts of one parsed file; `text` has `\\n` line ends. `copies` are shared by the files of a scan."""
+    return _Extractor(path, text, copies).run(tree)
 
 
 class _Extractor:
-    def __init__(self, path: str, text: str) -> None:
+    def __init__(self, path: str, text: str, copies: Copies) -> None:
         self.path = path
+        self.copies = copies
         self.lines = text.split("\n")
         self.imports: dict[str, Import] = {}
         self.local_imports: dict[str, Import] = {}
@@ -136,29 +182,29 @@ class _Extractor:
         self.functions: dict[str, FunctionFacts] = {}
         self.globals: dict[str, tuple[int, int]] = {}
         self.aliases: dict[str, frozenset[str]] = {}
-        self.pending: list[tuple[dict[str, FunctionFacts], str, ast.FunctionDef | ast.AsyncFunctionDef, str]] = []
+        self.pending: list[tuple[dict[str, FunctionFacts], str, ast.FunctionDef | ast.AsyncFunctionDef, str, bool]] = []
 
     def run(self, tree: ast.Module) -> FileFacts:
         self._body(tree.body, "", self.functions, self.globals, self.imports, self.aliases)
         children: dict[int, AbstractSet[str]] = {}
-        examined: list[Seen] = []
+        examined: list[_Text] = []
         # A constructor comes before the methods that use what it binds; what is found inside functions is appended on the way.
         order = sorted(self.pending, key=_constructors_first)
-        for owner, key, node, qualname in order:
-            seen = examine(node, children.get(id(owner), NO_NAMES))
+        for owner, key, node, qualname, is_method in order:
+            said = self._said(node, is_method, children.get(id(owner), NO_NAMES))
             if key == "__init__":
-                children[id(owner)] = seen.stores.keys()
-            examined.append(seen)
-            if seen.inner:
+                children[id(owner)] = said.seen.stores.keys()
+            examined.append(said)
+            if said.seen.inner:
                 before = len(self.pending)
-                self._body(seen.inner, qualname + ".<locals>.", {}, {}, self.local_imports)
+                self._body(said.seen.inner, qualname + ".<locals>.", {}, {}, self.local_imports)
                 order.extend(sorted(self.pending[before:], key=_constructors_first))
         for name, found in self.local_imports.items():
             self.imports.setdefault(name, found)
         known = self.functions.keys() | self.imports.keys() | self.globals.keys() | {c.name for c in self.classes.values()}
-        known |= {key for _, key, _, _ in self.pending}
-        for (owner, key, node, qualname), seen in zip(order, examined, strict=True):
-            owner[key] = self._function(node, qualname, known, seen)
+        known |= {key for _, key, _, _, _ in self.pending}
+        for (owner, key, node, qualname, _), said in zip(order, examined, strict=True):
+            owner[key] = self._function(node, qualname, known, said)
         return FileFacts(
             self.path,
             self.imports,
@@ -179,13 +225,16 @@ class _Extractor:
         names: dict[str, tuple[int, int]],
         imports: dict[str, Import],
         aliases: dict[str, frozenset[str]] | None = None,
+        in_class: bool = False,
     ) -> None:
         work = list(reversed(body))
         while work:
             node = work.pop()
             if isinstance(node, FUNCTIONS):
                 key = _method_key(node)
-                self.pending.append((functions if key is not None else {}, key or node.name, node, prefix + node.name))
+                kept = functions if key is not None else {}
+                is_method = in_class and all(dotted(item) != "staticmethod" for item in node.decorator_list)
+                self.pending.append((kept, key or node.name, node, prefix + node.name, is_method))
             elif isinstance(node, ast.ClassDef):
                 self._class(node, prefix)
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -216,7 +265,7 @@ class _Extractor:
         bases = tuple(base for item in node.bases for base in _bases(item))
         decorators = tuple(dotted(item) for item in node.decorator_list)
         self.classes[qualname] = ClassFacts(node.name, qualname, node.lineno, bases, decorators, methods, attributes, aliases)
-        self._body(node.body, qualname + ".", methods, attributes, self.local_imports, aliases)
+        self._body(node.body, qualname + ".", methods, attributes, self.local_imports, aliases, in_class=True)
 
     def _import(self, node: ast.Import | ast.ImportFrom, imports: dict[str, Import]) -> None:
         if isinstance(node, ast.Import):
@@ -238,89 +287,133 @@ class _Extractor:
                     self.others[name] = (*self.others.get(name, ()), known)
                 imports[name] = found
 
-    def _text(self, node: ast.FunctionDef | ast.AsyncFunctionDef, first: int, last: int) -> str:
-        """A function's text without its docstring, in which examples would look like code."""
+    def _said(self, node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool, children: AbstractSet[str]) -> _Text:
+        """What a function's text says, with the docstring left out, in which examples would look like code."""
+        first, last = _lines_of(node)
+        lines = self.lines[first - 1 : last]
         start = node.body[0]
         end = start.end_lineno or start.lineno
         alone = start.lineno > node.lineno and (len(node.body) == 1 or node.body[1].lineno > end)
         if alone and isinstance(start, ast.Expr) and isinstance(start.value, ast.Constant) and isinstance(start.value.value, str):
-            return "\n".join((*self.lines[first - 1 : start.lineno - 1], *self.lines[end:last]))
-        return "\n".join(self.lines[first - 1 : last])
+            del lines[start.lineno - first : end + 1 - first]
+        text = "\n".join(lines)
+        key = (node.name, text, is_method)
+        known = self.copies.find(key, children)
+        if known is None:
+            seen, asked = examine(node, is_method, children)
+            known = _read(node, text, seen)
+            if not seen.inner:
+                self.copies.keep(key, children, asked, known)
+        return known
 
     def _function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, known: set[str], seen: Seen
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, known: set[str], said: _Text
     ) -> FunctionFacts:
-        first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
-        last = node.end_lineno or node.lineno
-        text = self._text(node, first, last)
-        decorators = tuple(dotted(item) for item in node.decorator_list)
-        attributes = set(map(intern, _ATTRIBUTE.findall(text)))
-        words = set(_IDENTIFIER.findall(text))
-        fresh = seen.fresh
-        if node.name in CONSTRUCTORS and node.args.args:
-            # What a constructor does to the object it makes is no write: nobody has the object yet.
-            fresh.add(node.args.args[0].arg)
-        moves = (
-            frozenset(m.group(1) or "" for m in _moves(seen.owner).finditer(text))
-            if not _MOVERS.isdisjoint(attributes)
-            else frozenset[str]()
-        )
-        changed: set[str] = set()
-        taken = False
-        if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
-            changed = {_receiver(text, found.start()) for found in _CALL.finditer(text)} - fresh
-            # `keep = self.history.append`: taken off to be called by another name.
-            taken = any(text.count(f".{name}") > text.count(f".{name}(") for name in _MUTATORS & attributes)
-        written = seen.roots - fresh
-        may_write = (
-            not written <= seen.borrowed
-            or not changed <= seen.arguments | seen.borrowed
-            or not seen.returning.isdisjoint(changed | seen.handed)
-            or taken
-            or f"for {seen.owner}." in text
-            or not _SUSPECTS.isdisjoint(words)
-            or ("out" in words and _OUT.search(text) is not None)
-            or (not _WORDS.isdisjoint(words) and _WORD_CALL.search(text) is not None)
-            or any(_MEMOISED.search(name) for name in decorators)
-        )
-        handed = (changed & seen.arguments) | (seen.handed - fresh)
-        places = {name: index for index, name in enumerate(seen.parameters)}
-        hands = frozenset(places.get(name, -1) for name in handed)
-        borrows = frozenset(seen.lenders) if (written | changed) & seen.borrowed else NO_NAMES
-        declares = not _DECLARES.isdisjoint(words)
-        passes = NO_NAMES
-        if node.name == "__init__":
-            functions = {word for word in words if word in self.functions or (word in self.imports and word[0].islower())}
-            passes = frozenset(functions & set(_NOT_CALLED.findall(text))) if functions else NO_NAMES
-        if not _NAMERS.isdisjoint(words):
-            # `getattr(self, "step")(x)`: a name in a string is a name too.
-            attributes |= words
-        names = frozenset(attributes | (known & words))
-        if f"{seen.owner}[" in text:
+        first, last = _lines_of(node)
+        seen = said.seen
+        names = said.attributes.union(known.intersection(said.words))
+        if said.items:
             names |= _ITEM_METHODS
-        aliased = not _NAMERS.isdisjoint(words) or _renames_self(text)
-        own = frozenset(map(intern, _OWN.findall(text))) | (names & _ITEM_METHODS) if "self" in words and not aliased else names
-        if "super" in words:
-            own |= frozenset(_SUPER.findall(text))
+        own = names if said.own is None else said.own | (names & _ITEM_METHODS)
+        if said.supers:
+            own |= said.supers
+        passes = NO_NAMES
+        if said.uncalled:
+            passes = frozenset(
+                word for word in said.uncalled if word in self.functions or (word in self.imports and word[0].islower())
+            )
         return FunctionFacts(
             node.name,
             qualname,
             first,
             last,
-            decorators,
+            tuple(dotted(item) for item in node.decorator_list),
             names,
             own,
             seen.stores,
-            declares,
-            may_write,
-            hands,
-            moves,
-            borrows,
+            said.declares,
+            said.may_write,
+            said.memoisers,
+            said.hands,
+            seen.fills,
+            said.moves,
+            said.borrows,
             seen.hands_out,
-            frozenset(name for name, level in seen.levels.items() if level <= BORROWED and name != "self"),
+            seen.states,
+            seen.borrowed,
+            said.arguments,
             seen.nests,
             passes,
         )
+
+
+def _lines_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
+    """A function's first line, that of its first decorator, and its last."""
+    return node.decorator_list[0].lineno if node.decorator_list else node.lineno, node.end_lineno or node.lineno
+
+
+def _read(node: ast.FunctionDef | ast.AsyncFunctionDef, text: str, seen: Seen) -> _Text:
+    attributes = set(map(intern, _ATTRIBUTE.findall(text)))
+    words = set(map(intern, _IDENTIFIER.findall(text)))
+    fresh = seen.fresh
+    if node.name in CONSTRUCTORS:
+        fresh.add(seen.owner)
+    moves = NO_NAMES
+    handed = seen.handed - fresh
+    if not _MOVERS.isdisjoint(attributes):
+        moves = frozenset(m.group(1) or "" for m in _moves(seen.owner).finditer(text))
+        if "" in moves and seen.owner not in ("self", "cls"):
+            # A helper moves what it is handed: that must be a module.
+            moves -= {""}
+            handed.add(seen.owner)
+    changed: set[str] = set()
+    taken = False
+    if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
+        changed = {_receiver(text, found.start()) for found in _CALL.finditer(text)} - fresh - {_NOBODY}
+        # `keep = self.history.append`: taken off to be called by another name.
+        taken = any(text.count(f".{name}") > text.count(f".{name}(") for name in _MUTATORS & attributes)
+    may_write = (
+        seen.written
+        or not changed <= seen.arguments | seen.borrowed.keys()
+        or not seen.returning.isdisjoint(changed | seen.handed)
+        or taken
+        or f"for {seen.owner}." in text
+        or _suspicious(words, text)
+        or ("out" in words and _OUT.search(text) is not None)
+        or (not _WORDS.isdisjoint(words) and _WORD_CALL.search(text) is not None)
+    )
+    handed |= changed & seen.arguments
+    places = {name: index for index, name in enumerate(seen.parameters)}
+    borrows = seen.lenders.union(*(seen.borrowed[name] for name in changed & seen.borrowed.keys()))
+    naming = not _NAMERS.isdisjoint(words)
+    own: frozenset[str] | None = None
+    if "self" in words and not naming and not _renames_self(text):
+        own = frozenset(map(intern, _OWN.findall(text)))
+    return _Text(
+        seen,
+        # `getattr(self, "step")(x)`: a name in a string is a name too.
+        frozenset(attributes | words if naming else attributes),
+        tuple(words),
+        own,
+        f"{seen.owner}[" in text,
+        frozenset(_SUPER.findall(text)) if "super" in words else NO_NAMES,
+        frozenset(words.intersection(_NOT_CALLED.findall(text))) if node.name == "__init__" else NO_NAMES,
+        not _DECLARES.isdisjoint(words),
+        may_write,
+        tuple(name for name in map(dotted, node.decorator_list) if _MEMOISED.search(name)),
+        {name: places.get(name, -1) for name in handed},
+        moves,
+        frozenset(borrows),
+        frozenset(seen.arguments),
+    )
+
+
+def _suspicious(words: set[str], text: str) -> bool:
+    """Whether a function is named that writes what it is handed. `self.batch_norm(x)` calls a child of that name."""
+    suspects = _SUSPECTS & words
+    if suspects and suspects <= _NORMS:
+        return any(text.count(name) > text.count(f"self.{name}") for name in suspects)
+    return bool(suspects)
 
 
 @lru_cache(maxsize=64)
@@ -348,12 +441,38 @@ def _renames_self(text: str) -> bool:
 
 
 def _receiver(text: str, end: int) -> str:
-    """The name that the chain of attributes and items before `end` starts with; empty where it starts with something else."""
+    """The name that the chain of attributes, items and calls before `end` starts with; empty where it starts with something else.
+
+    `torch.zeros(n).scatter_(...)` starts with nobody, unless the function hands out a view of its argument.
+    """
     found = _RECEIVER.search(text[text.rfind("\n", 0, end) + 1 : end])
-    return found.group(1) if found is not None else ""
+    if found is not None:
+        return found.group(1)
+    while text[end - 1 : end] in (")", "]"):
+        end = _opening(text, end - 1)
+        found = _RECEIVER.search(text, max(0, text.rfind("\n", 0, end) + 1), end)
+        if found is not None:
+            root, _, name = found.group().rpartition(".")
+            if root not in ("torch", "np", "F"):
+                return found.group(1) if root else ""
+            return _NOBODY if name not in VIEW_FUNCTIONS else ""
+    return ""
 
 
-def _constructors_first(pending: tuple[object, str, object, object]) -> bool:
+def _opening(text: str, closing: int) -> int:
+    """Where the bracket opens that closes at `closing`; 0 where it does not."""
+    depth = 0
+    for index in range(closing, -1, -1):
+        if text[index] in ")]}":
+            depth += 1
+        elif text[index] in "([{":
+            depth -= 1
+            if depth == 0:
+                return index
+    return 0
+
+
+def _constructors_first(pending: tuple[object, str, object, object, object]) -> bool:
     return pending[1] != "__init__"
 
 

@@ -132,7 +132,7 @@ class Invocations(Statements):
             if parameter.arg in left:
                 names[parameter.arg] = left.pop(parameter.arg)
                 continue
-            entry = function is self.entry or (self.entry is not None and function.node is self.entry.node)
+            entry = function is self.entry or (self.entry is not None and function.place == self.entry.place)
             if entry or (spread is not None and len(self.stack) < 4):
                 names[parameter.arg] = self.parameter(function, parameter, default, self.declared is None)
             elif default is not None:
@@ -168,7 +168,8 @@ class Invocations(Statements):
             return Value(Kind.UNKNOWN, inputs=any_inputs(args, kwargs))
         # One wrapper around two methods is two functions: what they close over differs.
         if any(
-            active.function.node is function.node and active.function.environment is function.environment for active in self.stack
+            active.function.place == function.place and active.function.environment is function.environment
+            for active in self.stack
         ):
             return NOTHING
         key = (

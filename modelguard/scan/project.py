@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from modelguard.errors import SourceError
-from modelguard.scan.facts import CONSTRUCTORS, ClassFacts, FileFacts, FunctionFacts, Import
+from modelguard.scan.bindings import CONSTRUCTORS
+from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts, Import
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.tables import MODULE_ROOTS, NOT_MODULES_OF_NN, nn_attribute
 
@@ -479,7 +480,11 @@ def parse_lines(file: SourceFile, start: int, end: int) -> list[ast.stmt]:
     Positions in the result are those of the cut text: add `start - 1` to a line, or `start - 2` where the cut was indented
     (see `cut_offset`).
     """
-    text = "\n".join(file.lines[start - 1 : end])
+    return parse_cut("\n".join(file.lines[start - 1 : end]))
+
+
+def parse_cut(text: str) -> list[ast.stmt]:
+    """The statements of a text cut out of a file; see `parse_lines`."""
     try:
         if text[:1] in (" ", "\t", "\f"):
             wrapper = ast.parse("if 1:\n" + text).body[0]

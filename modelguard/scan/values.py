@@ -50,7 +50,7 @@ class Environment:
 class Function:
     """A function of the project: its syntax, where it stands, what it closes over and what it is bound to."""
 
-    __slots__ = ("bound", "environment", "facts", "file", "memoised", "name", "node", "offset", "owner")
+    __slots__ = ("bound", "environment", "facts", "file", "memoised", "name", "node", "offset", "owner", "place")
 
     def __init__(
         self,
@@ -73,11 +73,8 @@ class Function:
         self.bound = bound
         self.memoised = memoised
         self.facts = facts
-
-    @property
-    def place(self) -> tuple[str, int, int]:
+        self.place = (file.path, node.lineno + offset, node.col_offset)
         """Where the function stands: the same for every copy of it."""
-        return (self.file.path, self.node.lineno + self.offset, self.node.col_offset)
 
     @property
     def scope(self) -> str:

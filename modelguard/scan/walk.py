@@ -16,7 +16,7 @@ from modelguard.scan.candidates import called, registering
 from modelguard.scan.facts import FunctionFacts
 from modelguard.scan.invocations import Invocations, calls_back
 from modelguard.scan.paths import Path
-from modelguard.scan.project import ClassInfo, FunctionName, Method, Project, SourceFile, cut_offset, parse_lines
+from modelguard.scan.project import ClassInfo, FunctionName, Method, Project, SourceFile, cut_offset, parse_cut
 from modelguard.scan.values import INPUT, ClassObject, Environment, Function, Value
 
 _SYNTAX = 1_000
@@ -28,7 +28,7 @@ _VISITS = 4
 _SHORT = 8
 """Lines up to which a helper outside the scanned files is walked all the same: it may hand out state."""
 
-_NO_FUNCTION = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None), lineno=1, col_offset=0)
+_NO_FUNCTION = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None), lineno=1, col_offset=-1)
 """Stands for the code around functions: a module's top level, a decorator line."""
 
 
@@ -93,6 +93,8 @@ class World:
         self.transparent: set[tuple[str, int, int]] = set()
         """Decorators (by their place) that were seen to return the very function they were given."""
         self._syntax: dict[tuple[str, int], tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None] = {}
+        self._parsed: dict[str, list[ast.stmt]] = {}
+        """The syntax of function texts, the latest asked for last."""
         self._stored: dict[tuple[str, int, int], dict[str, Value]] = {}
         self._decorated: dict[tuple[object, int], Value] = {}
         self._visits: dict[tuple[str, int, int], set[int]] = {}
@@ -119,8 +121,16 @@ class World:
         """A function's syntax and what to add to its line numbers; None where its text does not parse on its own."""
         key = (file.path, line)
         if key not in self._syntax:
+            text = "\n".join(file.lines[line - 1 : end_line])
+            # Two functions of one text share their syntax: models are copied from each other.
+            nodes = self._parsed.pop(text, None)
+            if nodes is None:
+                nodes = parse_cut(text)
+            self._parsed[text] = nodes
+            if len(self._parsed) > _SYNTAX:
+                del self._parsed[next(iter(self._parsed))]
             found = None
-            for node in parse_lines(file, line, end_line):
+            for node in nodes:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
                     found = (node, cut_offset(file, line))
             self._syntax[key] = found
@@ -142,7 +152,9 @@ class World:
             return False
         if facts.end_line - facts.line < _SHORT:
             return False
-        if function.file.path in self.reported and (facts.may_write or facts.hands or facts.moves or facts.borrows):
+        if function.file.path in self.reported and (
+            facts.may_write or facts.memoisers or facts.hands or facts.moves or facts.borrows
+        ):
             return False
         return self.writers is not None and called(facts).isdisjoint(self.writers)
 
