@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -140,6 +140,8 @@ class Diagnostic:
     message: str
     line: int | None = None
     severity: Severity = Severity.WARNING
+    detail: str = ""
+    """A traceback, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +155,9 @@ class ScanReport:
     entry_points: int = 0
     lines: int = 0
     timings: dict[str, float] = field(default_factory=dict)
+    failing: int = 0
+    """Findings at or above the severity from which a run fails."""
+
+    def without_notes(self) -> ScanReport:
+        """The same report with nothing but warnings and errors."""
+        return replace(self, findings=tuple(finding for finding in self.findings if finding.severity is not Severity.NOTE))

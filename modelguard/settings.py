@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from modelguard.errors import SettingsError
 from modelguard.findings import Severity
@@ -21,6 +23,7 @@ DEFAULT_EXCLUDE = (
     ".pytest_cache",
     "__pycache__",
     "node_modules",
+    ".modelguard_cache",
     "build",
     "dist",
     "site-packages",
@@ -44,7 +47,9 @@ class Settings:
     """All that changes the result of a scan.
 
     `select` and `ignore` hold codes or beginnings of codes (`MG1`); `exclude` patterns as in a .gitignore; `module_bases` dotted
-    names of classes that count as `torch.nn.Module`; `fail_on` is None where no finding fails a run.
+    names of classes that count as `torch.nn.Module`; `fail_on` is None where no finding fails a run; `follow` says whether the
+    source of installed packages is read, or of which; `source` is the settings file and `root` its folder, both absolute, and
+    both None where there is no such file.
     """
 
     select: tuple[str, ...] = ("MG",)
@@ -55,16 +60,63 @@ class Settings:
     training_step_captured: bool = False
     fail_on: Severity | None = Severity.WARNING
     show_notes: bool = False
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Patterns as in a .gitignore, seen from `root` or else from the working directory, each with the codes to ignore there."""
+    severities: tuple[tuple[str, Severity], ...] = ()
+    follow: bool | tuple[str, ...] = True
+    respect_gitignore: bool = True
+    root: str | None = None
+    source: str | None = None
     filter_facts: bool = True
     """Whether entry points that by name alone cannot reach a write are passed over; off only to test that nothing is lost."""
 
-    def selects(self, code: str) -> bool:
-        """Whether findings of `code` are wanted: the longest entry that fits decides, and between equals `ignore` does."""
-        return _longest_fit(code, self.select) > _longest_fit(code, self.ignore)
+    def selects(self, code: str, path: str | None = None) -> bool:
+        """Whether findings of `code` are wanted, in the file `path`: the longest entry that fits decides, and between equals
+        `ignore` does. What is ignored for a file is never wanted there.
+        """
+        wanted = _longest_fit(code, self.select) > _longest_fit(code, self.ignore)
+        return wanted and (path is None or not self._ignores_there(code, path))
+
+    def severity_of(self, code: str, severity: Severity) -> Severity:
+        """The severity of a finding of `code` that its rule calls `severity`: the longest entry that fits decides."""
+        fitting = [entry for entry in self.severities if code.startswith(entry[0])]
+        return max(fitting, key=lambda entry: len(entry[0]))[1] if fitting else severity
+
+    def _ignores_there(self, code: str, path: str) -> bool:
+        patterns = tuple(pattern for pattern, codes in self.per_file_ignores if code.startswith(codes))
+        if not patterns:
+            return False
+        relative = _seen_from(self.root or os.curdir, path)
+        return relative is not None and _matcher(patterns)(relative)
 
 
 def _longest_fit(code: str, prefixes: Iterable[str]) -> int:
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
+
+
+def _seen_from(folder: str, path: str) -> str | None:
+    """`path` relative to `folder`, with slashes; None if it is not below. Links are resolved only where that is needed."""
+    for resolve in (os.path.abspath, os.path.realpath):
+        above, whole = os.path.join(resolve(folder), ""), resolve(path)
+        if os.path.normcase(whole).startswith(os.path.normcase(above)):
+            return whole[len(above) :].replace(os.sep, "/")
+    return None
+
+
+@lru_cache(maxsize=64)
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines([with_slashes(pattern) for pattern in patterns]).match_file
+
+
+def with_slashes(pattern: str) -> str:
+    """`pattern` with the separators of Windows as slashes, so that settings mean the same everywhere.
+
+    Only the back slash that takes a leading `#` or `!` by its letter keeps its meaning of a .gitignore.
+    """
+    escaped = pattern[:2] if pattern.startswith(("\\#", "\\!")) else ""
+    return escaped + pattern[len(escaped) :].replace("\\", "/")
 
 
 def check_codes(values: Iterable[str], known: Mapping[str, str], option: str) -> tuple[str, ...]:
@@ -120,6 +172,28 @@ def check_exclude(values: Iterable[str], option: str) -> tuple[str, ...]:
     return patterns
 
 
+def check_file_pattern(pattern: str, option: str) -> str:
+    """One pattern that says for which files something holds."""
+    if not pattern.strip():
+        raise SettingsError(f"{option}: an empty pattern fits no file; leave it out")
+    if pattern[0] in "#!":
+        escaped = "\\" + pattern
+        raise SettingsError(f"{option}: {pattern!r} fits no file; if a name begins with {pattern[0]!r}, write {escaped!r}")
+    _check_pattern(with_slashes(pattern), option)
+    return pattern
+
+
+def check_packages(values: Iterable[str], option: str) -> tuple[str, ...]:
+    """The names of top-level packages in `values`."""
+    names = tuple(values)
+    for name in names:
+        if not name.isidentifier():
+            meant = name.partition(".")[0].strip().replace("-", "_")
+            remedy = f"; did you mean {meant!r}?" if meant.isidentifier() else ""
+            raise SettingsError(f"{option}: {name!r} is not a top-level package, by the name it is imported under{remedy}")
+    return names
+
+
 def is_plain_name(pattern: str) -> bool:
     """Whether `pattern` just names files or folders at any depth, so that no pattern matching is needed."""
     return pattern[0] not in "#!" and pattern == pattern.strip() and not any(sign in pattern for sign in "/\\*?[")
@@ -142,12 +216,18 @@ def _check_pattern(pattern: str, option: str) -> None:
 
 def check_fail_on(value: str, option: str) -> Severity | None:
     """The severity that `value` names, or None for `never`."""
-    allowed = {severity.value: severity for severity in Severity} | {"never": None}
-    if value not in allowed:
-        meant = nearest(value, allowed)
-        hint = f"did you mean {meant!r}?" if meant else "allowed are " + ", ".join(allowed) + "."
-        raise SettingsError(f"{option}: unknown severity {value!r}; {hint}")
-    return allowed[value]
+    return None if value == "never" else check_severity(value, option, also=("never",))
+
+
+def check_severity(value: str, option: str, also: tuple[str, ...] = ()) -> Severity:
+    """The severity that `value` names; the words in `also` would have been allowed as well."""
+    named = {severity.value: severity for severity in Severity}
+    if value not in named:
+        allowed = (*named, *also)
+        meant = nearest(value.lower(), allowed)
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        raise SettingsError(f"{option}: unknown severity {value!r}, allowed are {', '.join(allowed)}{hint}")
+    return named[value]
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str | None:

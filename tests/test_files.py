@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,13 @@ import pytest
 from modelguard.errors import SourceError
 from modelguard.findings import Severity
 from modelguard.scan.files import decode, discover, read_source, split_lines
-from modelguard.settings import DEFAULT_EXCLUDE
+from modelguard.settings import DEFAULT_EXCLUDE, Settings
 
 FIXED_LATIN = "# -*- coding: latin-1 -*-\nname = 'café'\n"
+
+
+def _excluding(patterns: tuple[str, ...]) -> Callable[[str], Settings]:
+    return lambda path: Settings(exclude=patterns)
 
 
 def tree(root: Path, *names: str) -> None:
@@ -153,7 +158,7 @@ def test_a_missing_path_is_an_error_and_the_rest_is_scanned(here: Path, name: st
 def test_a_directory_without_python_is_said(here: Path, names: tuple[str, ...], message: str) -> None:
     (here / "root").mkdir()
     tree(here / "root", *names)
-    found = discover(["root"], DEFAULT_EXCLUDE)
+    found = discover(["root"], _excluding(DEFAULT_EXCLUDE))
     assert found.files == ()
     assert [(d.path, d.message, d.severity) for d in found.diagnostics] == [("root", message, Severity.WARNING)]
 
@@ -178,10 +183,10 @@ TREE = ("m/a.py", "m/gen/b.py", "m/gen/keep.py", "m/build/c.py", "n/gen/d.py", "
 )
 def test_exclude(here: Path, roots: list[str], exclude: tuple[str, ...], files: tuple[str, ...]) -> None:
     tree(here, *TREE)
-    assert discover(roots, exclude).files == tuple(sorted(files))
+    assert discover(roots, _excluding(exclude)).files == tuple(sorted(files))
 
 
 def test_exclude_outside_the_working_directory(here: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     outside = tmp_path_factory.mktemp("outside")
     tree(outside, "a.py", "gen/b.py")
-    assert discover([outside], ("/gen/",)).files == (str(outside / "a.py"),)
+    assert discover([outside], _excluding(("/gen/",))).files == (str(outside / "a.py"),)

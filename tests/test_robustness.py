@@ -668,6 +668,7 @@ def test_the_lines_of_a_file_that_changed_can_be_asked_for(tmp_path: Path) -> No
     def gone() -> str:
         raise SourceError(str(path), None, "this file changed while it was scanned")
 
-    file = SourceFile(str(path), extract(str(path), text, ast.parse(text), Copies()), gone, Opened())
+    facts, _ = extract(str(path), text, ast.parse(text), Copies())
+    file = SourceFile(str(path), facts, gone, Opened())
     assert len(file.lines) == len(text.split("\n"))
     assert set(file.lines) == {""}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -19,17 +21,24 @@ from modelguard.settings import nearest
 
 FAILED = 2
 INTERRUPTED = 130
+TERMINATED = 143
 READER_GONE = 141
 
 _COMMANDS = {
+    "clean": "modelguard.cli.clean",
     "explain": "modelguard.cli.explain",
     "rules": "modelguard.cli.rules",
     "scan": "modelguard.cli.scan",
+    "settings": "modelguard.cli.settings",
 }
 
 
 class _ReaderGone(Exception):
     """Nobody reads stdout any more, as after `| head`. Not an OSError, because click would end the process for one."""
+
+
+class _Terminated(BaseException):
+    """The process was asked to end (SIGTERM): what it started ends with it, and nothing is left half written."""
 
 
 class LazyGroup(click.Group):
@@ -84,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     _never_miss_a_stream()
     _never_choke_on_characters()
+    _end_in_order()
     try:
         status = _run(arguments)
         sys.stdout.flush()
@@ -97,6 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _drop_output()
         return _interrupted()
+    except _Terminated:
+        _drop_output()
+        remark("modelguard: terminated")
+        return TERMINATED
     return status
 
 
@@ -147,6 +161,16 @@ def _internal_error(error: Exception, verbose: bool) -> int:
 def _interrupted() -> int:
     remark("modelguard: interrupted")
     return INTERRUPTED
+
+
+def _end_in_order() -> None:
+    """Let SIGTERM unwind the stack, as Ctrl-C does. In a thread of another program signals are that program's matter."""
+
+    def end(number: int, frame: object) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
 
 
 def _drop_output() -> None:

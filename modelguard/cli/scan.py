@@ -8,12 +8,15 @@ from collections.abc import Iterable
 
 import click
 
+from modelguard.cli import options
+from modelguard.cli.progress import progress_on_terminal
 from modelguard.cli.remarks import remark
 from modelguard.errors import ModelguardError
 from modelguard.findings import ScanReport, Severity
 from modelguard.report import text
-from modelguard.scan.engine import scan_paths
-from modelguard.settings import Settings, check_codes, check_entry_points, check_exclude, check_fail_on
+from modelguard.scan.engine import scan_paths, scan_source
+from modelguard.settings import Settings
+from modelguard.settings_files import Overrides, SettingsFiles
 
 CLEAN, FOUND, FAILED = 0, 1, 2
 
@@ -22,23 +25,36 @@ _LISTED = 5
 
 
 @click.command(name="scan")
-@click.argument("paths", nargs=-1, type=click.Path(readable=False))  # one that is not must not stop the rest
+@click.argument("paths", nargs=-1, type=click.Path(readable=False, allow_dash=True))  # one that is not must not stop the rest
 @click.option("--select", multiple=True, metavar="CODES", help="Only these codes, or beginnings of codes such as MG1.")
+@click.option("--extend-select", multiple=True, metavar="CODES", help="These codes too.")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Not these codes; the longer of two that fit decides.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Also skip files and folders that fit, as in a .gitignore.")
+@click.option("--force-exclude", is_flag=True, help="Skip what is excluded even where it is named in PATHS.")
+@options.config
+@options.isolated
 @click.option(
     "--fail-on",
-    default="warning",
-    show_default=True,
     type=click.Choice(["error", "warning", "note", "never"]),
-    help="Exit with status 1 from this severity upward.",
+    help="Exit with status 1 from this severity upward.  [default: warning]",
 )
-@click.option("--output-format", default="text", show_default=True, type=click.Choice(["text", "json"]), help="How to print.")
+@click.option(
+    "--output-format",
+    default="text",
+    show_default=True,
+    type=click.Choice(["text", "json", "github", "gitlab"]),
+    help="How to print.",
+)
 @click.option("--output-file", metavar="FILE", type=click.Path(dir_okay=False), help="Write the findings there.")
+@click.option("--statistics", is_flag=True, help="Print how many findings each rule has, in place of the findings.")
+@click.option("--add-ignore", metavar="REASON", help="Write a comment into the files that suppresses what fails the run.")
+@click.option("--stdin-filename", metavar="FILE", help="Scan standard input (PATHS is -) as if it were this file.")
 @click.option("--entry-point", multiple=True, metavar="METHOD", help="Another method that is captured, besides forward.")
 @click.option("--training-captured", is_flag=True, help="The training step is captured too: keep the full severity there.")
 @click.option("--show-notes", is_flag=True, help="Print notes, not just their number.")
-@click.option("--no-cache", is_flag=True, help="Read and write no cache. No scan does yet.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes to use, at most.  [default: one for each core]")
+@options.cache_dir
+@click.option("--no-cache", is_flag=True, help="Read and write no cache.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings and errors, nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print where the time went, and the traceback of an internal error.")
 @click.option(
@@ -51,14 +67,23 @@ _LISTED = 5
 def command(
     paths: tuple[str, ...],
     select: tuple[str, ...],
+    extend_select: tuple[str, ...],
     ignore: tuple[str, ...],
     exclude: tuple[str, ...],
-    fail_on: str,
+    force_exclude: bool,
+    config: str | None,
+    isolated: bool,
+    fail_on: str | None,
     output_format: str,
     output_file: str | None,
+    statistics: bool,
+    add_ignore: str | None,
+    stdin_filename: str | None,
     entry_point: tuple[str, ...],
     training_captured: bool,
     show_notes: bool,
+    jobs: int | None,
+    cache_dir: str | None,
     no_cache: bool,
     quiet: bool,
     verbose: bool,
@@ -70,23 +95,55 @@ def command(
     """
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose exclude each other")
+    if statistics and output_format != "text":
+        raise click.UsageError("--statistics is text; --output-format json has the same numbers in its findings")
     _check_places(paths, output_file)
-    defaults = Settings()
-    settings = Settings(
-        select=_codes(select, "--select") or defaults.select,
-        ignore=_codes(ignore, "--ignore"),
-        exclude=defaults.exclude + check_exclude(exclude, "--exclude"),
-        entry_points=tuple(dict.fromkeys(defaults.entry_points + check_entry_points(entry_point, "--entry-point"))),
-        training_step_captured=training_captured,
-        fail_on=check_fail_on(fail_on, "--fail-on"),
-        # A note that fails the run must be seen.
-        show_notes=show_notes or fail_on == "note",
+    settings = SettingsFiles(
+        Overrides(
+            select=options.listed(select),
+            extend_select=options.listed(extend_select),
+            ignore=options.listed(ignore),
+            extend_exclude=exclude or None,
+            entry_points=entry_point or None,
+            fail_on=fail_on,
+            training_captured=training_captured or None,
+            show_notes=show_notes or None,
+        ),
+        config,
+        isolated,
     )
     roots = paths or (os.curdir,)
-    report = scan_paths(roots, settings)
-    _write(_rendered(report, settings, output_format, quiet, _wants_color(color, output_file)), output_file)
+    if roots == ("-",):
+        report = _scan_input(stdin_filename or "<stdin>", settings, force_exclude, add_ignore)
+    elif "-" in roots or stdin_filename is not None:
+        raise click.UsageError("standard input is scanned on its own: `modelguard scan --stdin-filename FILE -`")
+    else:
+        cache = None if no_cache else cache_dir or options.default_cache_dir(settings.for_path(roots[0]))
+        with progress_on_terminal(quiet) as progress:
+            report = scan_paths(roots, settings, jobs=jobs, cache=cache, force_exclude=force_exclude, progress=progress)
+    base = settings.for_path(roots[0] if roots != ("-",) else stdin_filename or os.curdir)
+    if add_ignore is not None:
+        from modelguard.cli.add_ignore import add_ignores_to_files
+
+        remark(add_ignores_to_files(report, settings, add_ignore))
+        _remarks(report, roots, quiet, verbose)
+        return FAILED if _is_incomplete(report) else CLEAN
+    colored = _wants_color(color, output_file)
+    _write(_rendered(report, base, "statistics" if statistics else output_format, quiet, colored), output_file)
     _remarks(report, roots, quiet, verbose)
-    return _status(report, settings)
+    return FAILED if _is_incomplete(report) else FOUND if report.failing else CLEAN
+
+
+def _scan_input(path: str, settings: SettingsFiles, force_exclude: bool, add_ignore: str | None) -> ScanReport:
+    """Scan standard input."""
+    if add_ignore is not None:
+        raise click.UsageError("--add-ignore writes into files; standard input is none")
+    if force_exclude:
+        from modelguard.scan.excludes import leaves_out
+
+        if leaves_out(path, settings.for_path(path)):
+            return ScanReport()
+    return scan_source(sys.stdin.buffer.read(), path, settings)
 
 
 def _check_places(paths: tuple[str, ...], output_file: str | None) -> None:
@@ -105,16 +162,6 @@ def _check_places(paths: tuple[str, ...], output_file: str | None) -> None:
         raise click.UsageError(f"--output-file: {output_file!r} is one of the files to scan")
 
 
-def _codes(values: tuple[str, ...], option: str) -> tuple[str, ...]:
-    """The codes in comma-separated lists. The rules, which know all codes, are imported only when there are some."""
-    if not values:
-        return ()
-    codes = [code.strip() for value in values for code in value.split(",")]
-    from modelguard.rules import by_code
-
-    return check_codes(codes, {code: rule.name for code, rule in by_code.items()}, option)
-
-
 def _wants_color(color: str, output_file: str | None) -> bool:
     if color != "auto":
         return color == "always"
@@ -127,7 +174,21 @@ def _rendered(report: ScanReport, settings: Settings, output_format: str, quiet:
         from modelguard.report import json
 
         return json.render(report)
-    return text.render(report, show_notes=settings.show_notes, summary=not quiet, color=color)
+    # A note that fails the run must be seen.
+    show_notes = settings.show_notes or settings.fail_on is Severity.NOTE
+    if output_format == "github":
+        from modelguard.report import github
+
+        return github.render(report if show_notes else report.without_notes())
+    if output_format == "gitlab":
+        from modelguard.report import gitlab
+
+        return gitlab.render(report)
+    if output_format == "statistics":
+        from modelguard.report import statistics
+
+        return statistics.render(report)
+    return text.render(report, show_notes=show_notes, summary=not quiet, color=color)
 
 
 def _write(output: str, path: str | None) -> None:
@@ -154,6 +215,9 @@ def _remarks(report: ScanReport, roots: Iterable[str], quiet: bool, verbose: boo
             among = text.plural(report.files, "file")
             remark(f"modelguard: no module class among {among}: {where}")
     if verbose:
+        for diagnostic in report.diagnostics:
+            for line in diagnostic.detail.splitlines():
+                remark(line)
         for stage, seconds in report.timings.items():
             remark(f"modelguard: {stage}: {seconds * 1000:.1f} ms")
 
@@ -163,10 +227,6 @@ def _listed(paths: list[str]) -> str:
     return ", ".join(paths[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _status(report: ScanReport, settings: Settings) -> int:
-    if any(diagnostic.severity is Severity.ERROR for diagnostic in report.diagnostics):
-        return FAILED
-    failing = settings.fail_on
-    if failing is not None and any(finding.severity.at_least(failing) for finding in report.findings):
-        return FOUND
-    return CLEAN
+def _is_incomplete(report: ScanReport) -> bool:
+    """Whether something that was to be scanned was not."""
+    return any(diagnostic.severity is Severity.ERROR for diagnostic in report.diagnostics)

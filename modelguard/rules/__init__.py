@@ -22,6 +22,8 @@ from modelguard.rules.mg112_foreign_state_changed import ForeignStateChanged
 from modelguard.rules.mg113_unresolved_mutator import UnresolvedMutator
 from modelguard.rules.mg114_memoised_tensor import MemoisedTensor
 from modelguard.rules.mg901_unparsable_file import UnparsableFile
+from modelguard.rules.mg902_unused_suppression import UnusedSuppression
+from modelguard.rules.mg903_unknown_code_in_suppression import UnknownCodeInSuppression
 
 RULES: tuple[Rule, ...] = (
     MemoisedTensor(),
@@ -39,6 +41,8 @@ RULES: tuple[Rule, ...] = (
     UnresolvedMutator(),
     PythonStateChanged(),
     UnparsableFile(),
+    UnusedSuppression(),
+    UnknownCodeInSuppression(),
 )
 
 by_code: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in sorted(RULES, key=lambda rule: rule.code)})

@@ -169,17 +169,16 @@ class _Examiner:
         work = [(node, True, False) for node in reversed(body)]
         while work:
             node, once, again = work.pop()
-            kind = type(node)
-            if kind is ast.Expr:
+            if isinstance(node, ast.Expr):
                 continue
             self.looping = again
             self.lenders.clear()
-            if kind is ast.If:
-                work.extend((inner, False, again) for inner in reversed(node.orelse))  # type: ignore[attr-defined]
-                work.extend((inner, False, again) for inner in reversed(node.body))  # type: ignore[attr-defined]
-            elif isinstance(node, ast.Assign):
+            if isinstance(node, ast.Assign):
                 for item in node.targets:
                     self._assign(item, node.value, once, again)
+            elif isinstance(node, ast.If):
+                work.extend([(inner, False, again) for inner in reversed(node.orelse)])
+                work.extend([(inner, False, again) for inner in reversed(node.body)])
             elif isinstance(node, ast.Return):
                 self.hands_out = self.hands_out or self._returns_state(node.value)
             elif isinstance(node, ast.AnnAssign):
@@ -197,26 +196,26 @@ class _Examiner:
             elif isinstance(node, (ast.For, ast.AsyncFor)):
                 level = self.level_of(node.iter) if isinstance(node.iter, ast.Call) else self._part_level(node.iter)
                 self._target(node.target, level, False, True)
-                work.extend((inner, False, again) for inner in reversed(node.orelse))
-                work.extend((inner, False, True) for inner in reversed(node.body))
+                work.extend([(inner, False, again) for inner in reversed(node.orelse)])
+                work.extend([(inner, False, True) for inner in reversed(node.body)])
             elif isinstance(node, (ast.With, ast.AsyncWith)):
                 for entry in node.items:
                     if entry.optional_vars is not None:
                         self._target(entry.optional_vars, STATE, False, again)
-                work.extend((inner, False, again) for inner in reversed(node.body))
+                work.extend([(inner, False, again) for inner in reversed(node.body)])
             elif isinstance(node, FUNCTIONS):
                 self.nests = True
                 for parameter in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                     self.now[parameter.arg] = self.ever[parameter.arg] = STATE
-                work.extend((inner, False, True) for inner in reversed(node.body))
+                work.extend([(inner, False, True) for inner in reversed(node.body)])
             elif isinstance(node, (ast.Global, ast.Nonlocal)):
                 self.written = True
             elif isinstance(node, (ast.ClassDef, ast.Import, ast.ImportFrom)):
                 self.inner.append(node)
             else:
-                loop = again or kind is ast.While
+                loop = again or isinstance(node, ast.While)
                 for block in blocks(node):
-                    work.extend((inner, False, loop) for inner in reversed(block))
+                    work.extend([(inner, False, loop) for inner in reversed(block)])
 
     def _assign(self, node: ast.expr, value: ast.expr, once: bool, again: bool) -> None:
         pairs = (

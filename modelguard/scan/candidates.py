@@ -6,29 +6,16 @@ Names over-approximate calls: whatever the walk could follow is named in the tex
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator
 
 from modelguard.scan.bindings import CONSTRUCTORS
 from modelguard.scan.facts import FunctionFacts
 from modelguard.scan.project import ClassInfo, FunctionName, GlobalName, Method, Project, SourceFile
-from modelguard.scan.tables import ELEMENT_METHODS, ITEM_METHODS, METADATA_METHODS, TENSOR_METHODS, VIEW_METHODS
 
 _HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
 
 
 _MEMOISERS = frozenset(("lru_cache", "cache", "cached"))
-_ORDINARY = (
-    TENSOR_METHODS | VIEW_METHODS | METADATA_METHODS | ELEMENT_METHODS | ITEM_METHODS | {"keys", "copy", "cat", "pad", "stack"}
-)
-
-
-def called(facts: FunctionFacts) -> frozenset[str]:
-    """The names in a function's text that a call of the project's own code may go by.
-
-    What tensors and dicts have too only counts on the first parameter.
-    """
-    return facts.own | (facts.names - _ORDINARY)
-
 
 _CONSTRUCTION = 2
 """Calls from `__init__` that are followed for what registers a hook: further on, names say little of what really runs."""
@@ -51,12 +38,12 @@ def construction(info: ClassInfo) -> list[Method]:
     return list(found.values())
 
 
-def registering(info: ClassInfo, reported: frozenset[str]) -> list[Method]:
-    """The methods in scanned files that register a forward hook while an instance is made."""
+def registering(info: ClassInfo, inside: Container[str]) -> list[Method]:
+    """The methods of the project's own files that register a forward hook while an instance is made."""
     named = [
         facts
         for item in info.ancestry()
-        if item.file.path in reported
+        if item.file.path in inside
         for facts in item.facts.methods.values()
         if not _HOOKS.isdisjoint(facts.names)
     ]
@@ -111,97 +98,20 @@ def _plain(file: SourceFile) -> set[str]:
 class Candidates:
     """Answers, for one project, whether a region could hold a state write."""
 
-    def __init__(self, project: Project, entry_points: frozenset[str], reported: frozenset[str]) -> None:
+    def __init__(self, project: Project, entry_points: frozenset[str], inside: Container[str]) -> None:
         self._project = project
         self._entry_points = entry_points
-        self._reported = reported
-        self._writers: frozenset[str] | None = None
-        self._keeps: dict[int, bool] = {}
+        self._inside = inside
         self._aliases: dict[int, dict[str, list[tuple[ClassInfo, frozenset[str]]]]] = {}
         self._named: dict[tuple[str, int], tuple[ClassInfo | FunctionName | None, ...]] = {}
         self._companions: dict[int, frozenset[ClassInfo]] = {}
         self._by_name: dict[tuple[int, str], tuple[_Reached, ...]] = {}
 
-    def writers(self, files: Iterable[SourceFile]) -> frozenset[str]:
-        """The names of the scanned files' functions that write, or call by name what does; not constructors and entry points."""
-        functions = [
-            facts
-            for file in files
-            for key, facts in (
-                *file.facts.functions.items(),
-                *(m for c in file.facts.classes.values() for m in c.methods.items()),
-            )
-            if key not in CONSTRUCTORS and key not in self._entry_points
-        ]
-        found = {
-            facts.name for facts in functions if facts.may_write or facts.memoisers or facts.hands or facts.moves or facts.borrows
-        }
-        found.update(
-            facts.name
-            for file in files
-            for facts in file.facts.classes.values()
-            if any(method.may_write or method.memoisers or method.hands for method in facts.methods.values())
-        )
-        waiting = [(facts.name, called(facts)) for facts in functions if facts.name not in found]
-        count = -1
-        while count != len(found):
-            count = len(found)
-            found.update([name for name, names in waiting if not found.isdisjoint(names)])
-            for file in files:
-                for alias, words in file.facts.aliases.items():
-                    if not words.isdisjoint(found) or not words.isdisjoint(_MEMOISERS):
-                        found.add(alias)
-                for alias, imported in file.facts.imports.items():
-                    if imported.attribute in found:
-                        found.add(alias)
-        self._writers = frozenset(found)
-        return self._writers
-
-    def _quiet(self, info: ClassInfo, method: Method) -> bool:
-        """Whether nothing can be written, by the names in an entry point's text and what its class keeps alone."""
-        facts = method.facts
-        if self._writers is None or method.owner.file.path not in self._reported:
-            return False
-        if (
-            facts.may_write
-            or facts.memoisers
-            or facts.hands
-            or facts.moves
-            or facts.borrows
-            or facts.decorators
-            or info.facts.decorators
-        ):
-            return False
-        if not self._writers.isdisjoint(called(facts)) or not self._entry_points.isdisjoint(facts.own):
-            return False
-        for symbol in self._symbols(method.owner.file, facts):
-            if symbol is None or (symbol.facts.name in self._writers and symbol.file.path in self._reported):
-                return False
-        if not self._body_aliases(info).keys().isdisjoint(facts.own):
-            return False
-        keeps = self._keeps.get(id(info))
-        if keeps is None:
-            keeps = self._keeps_writers(info)
-            self._keeps[id(info)] = keeps
-        return not keeps
-
-    def _keeps_writers(self, info: ClassInfo) -> bool:
-        """Whether an instance may have a function, or an object whose special methods write."""
-        return any(self._kept_functions(info)) or any(
-            not companion.is_module
-            and companion.file.path in self._reported
-            and any(
-                key.startswith("__") and key not in CONSTRUCTORS and (facts.may_write or facts.memoisers or facts.hands)
-                for key, facts in companion.facts.methods.items()
-            )
-            for companion in self._companions_of(info)
-        )
-
     def _kept_functions(self, info: ClassInfo) -> Iterator[FunctionName]:
         """Functions that an instance may keep, or that make one it keeps: `self.next_position = make_counter()`."""
         for item in info.ancestry():
             init = item.facts.methods.get("__init__")
-            if init is not None and item.file.path in self._reported:
+            if init is not None and item.file.path in self._inside:
                 for symbol in self._symbols(item.file, init):
                     if isinstance(symbol, FunctionName) and (symbol.facts.nests or symbol.facts.name in init.passes):
                         yield symbol
@@ -210,8 +120,6 @@ class Candidates:
         """Whether the region of `method` on `info` could write state."""
         if self._hooks_or_grows(info):
             return True
-        if self._quiet(info, method):
-            return False
         region = _Region()
         region.work.append((method.owner.file, method.facts, method.owner, None))
         for item in info.ancestry():
@@ -232,7 +140,7 @@ class Candidates:
                 region.entered.add(owner)
                 for companion in self._companions_of(owner):
                     self._accompany(region, companion)
-            if file.path in self._reported and self._writes(info, method, file, facts, caller):
+            if file.path in self._inside and self._writes(info, method, file, facts, caller):
                 return True
             came = (file, facts)
             for symbol in self._symbols(file, facts):
@@ -241,8 +149,8 @@ class Candidates:
                 self._reach(region, symbol, came)
             for name in facts.own:
                 for found in self._methods(info, name):
-                    # Where any receiver may be meant, a name leads to the scanned files' methods only.
-                    if (owner in info.mro and len(facts.own) < len(facts.names)) or found[0].path in self._reported:
+                    # Where any receiver may be meant, a name leads to methods of the project's own files only.
+                    if (owner in info.mro and len(facts.own) < len(facts.names)) or found[0].path in self._inside:
                         region.work.append((*found[:3], came))
             for name in facts.own & self._body_aliases(info).keys():
                 # `rate = property(read)`, `step = update`: the method is what the class body binds.
@@ -271,12 +179,12 @@ class Candidates:
     def _reach(self, region: _Region, symbol: object, came: tuple[SourceFile, FunctionFacts] | None = None) -> None:
         if isinstance(symbol, FunctionName):
             # A helper elsewhere writes nothing that is reported, and calls back only what its caller's text names.
-            if symbol.file.path in self._reported:
+            if symbol.file.path in self._inside:
                 region.work.append((symbol.file, symbol.facts, None, came))
         elif isinstance(symbol, ClassInfo):
             for base in symbol.ancestry():
                 self._accompany(region, base)
-                if base.file.path in self._reported:
+                if base.file.path in self._inside:
                     region.work.extend(
                         (base.file, base.facts.methods[key], base, None) for key in CONSTRUCTORS & base.facts.methods.keys()
                     )
@@ -285,7 +193,7 @@ class Candidates:
 
     def _accompany(self, region: _Region, companion: ClassInfo) -> None:
         """Methods of a class that the region may have an instance of are reached when they are named, special ones at once."""
-        if companion in region.companions or companion.file.path not in self._reported:
+        if companion in region.companions or companion.file.path not in self._inside:
             return
         region.companions.add(companion)
         for key, facts in companion.facts.methods.items():
@@ -302,7 +210,7 @@ class Candidates:
             init = item.facts.methods.get("__init__")
             if init is not None and "defaultdict" in init.names:
                 return True
-        return bool(registering(info, self._reported))
+        return bool(registering(info, self._inside))
 
     def _writes(
         self,
@@ -326,10 +234,10 @@ class Candidates:
         return caller is None or self._gives(info, method, caller, facts)
 
     def _memoises(self, file: SourceFile, facts: FunctionFacts) -> bool:
-        """Whether a decorator may keep results: one that is defined outside the scanned files is looked through."""
+        """Whether a decorator may keep results: one that is defined outside is looked through."""
         for name in facts.memoisers:
             symbol = self._project.resolve(file, name)
-            if not isinstance(symbol, FunctionName) or symbol.file.path in self._reported:
+            if not isinstance(symbol, FunctionName) or symbol.file.path in self._inside:
                 return True
         return False
 
@@ -399,12 +307,12 @@ class Candidates:
             self._companions[key] = frozenset()
             found: set[ClassInfo] = set()
             for item in info.ancestry():
-                if item.file.path not in self._reported:
+                if item.file.path not in self._inside:
                     continue
                 for facts in item.facts.methods.values():
                     for symbol in self._symbols(item.file, facts):
                         made = [symbol]
-                        if isinstance(symbol, FunctionName) and symbol.file.path in self._reported:
+                        if isinstance(symbol, FunctionName) and symbol.file.path in self._inside:
                             # A function may make what an attribute holds.
                             made = list(self._symbols(symbol.file, symbol.facts))
                         for each in made:

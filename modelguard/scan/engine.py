@@ -1,294 +1,281 @@
-"""The scan: paths and settings in, a report out. Reading is `files`, what a file declares `facts`, what a region does `walk`."""
+"""The scan: paths and settings in, a report out. What is known is taken from the cache, the rest is shared out and judged."""
 
 from __future__ import annotations
 
-import ast
-import gc
 import os
-import sys
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from modelguard.errors import SourceError
-from modelguard.findings import Diagnostic, Finding, GuardContext, Location, ScanReport, Severity
-from modelguard.observation import Root, StateWrite
-from modelguard.rules import judge
+from modelguard.findings import Diagnostic, Finding, Location, ScanReport, Severity
+from modelguard.observation import StateWrite
 from modelguard.rules.mg901_unparsable_file import UnparsableFile
-from modelguard.scan.candidates import Candidates
-from modelguard.scan.facts import Copies, extract
-from modelguard.scan.files import decode, discover, plain_line_ends, read_source
-from modelguard.scan.project import ClassInfo, Method, Opened, Project, SourceFile
-from modelguard.scan.recorder import Recorder
-from modelguard.scan.walk import Walk, World
+from modelguard.scan.analysis import Analysis, Options, Problem, Scanned, prepared
+from modelguard.scan.files import Discovery, decode, discover, read_source, split_lines
+from modelguard.scan.judging import finding_of, merge, once
+from modelguard.scan.scope import Scope
 from modelguard.settings import Settings
+from modelguard.suppressions import apply
 
-_RECURSION = 6_000
-"""Python frames allowed while a file is parsed and walked: deep, but not bottomless, input is looked at."""
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
+_WORTH_SHARING = 1_500_000
+"""Bytes of source from which a second process saves more than it costs."""
 
-def scan_paths(paths: Sequence[str | os.PathLike[str]], settings: Settings | None = None) -> ScanReport:
-    """Scan files, and the Python files below directories."""
-    settings = settings or Settings()
-    discovery = discover(paths, settings.exclude)
-    scan = _Scan(settings, [os.path.dirname(p) if os.path.isfile(p) else os.fspath(p) for p in paths])
-    scan.diagnostics.extend(discovery.diagnostics)
-    with _prepared():
-        for path in discovery.files:
-            scan.add(path)
-        return scan.report()
+_WORTH_RECALLING = 20
+"""Files from which looking into the cache costs less than scanning them."""
 
 
-def scan_source(source: str | bytes, path: str = "<stdin>", settings: Settings | None = None) -> ScanReport:
+class SettingsFor(Protocol):
+    """Says which settings hold for a file or directory."""
+
+    def for_path(self, path: str) -> Settings:
+        """The settings of one path."""
+        ...
+
+
+class OneForAll:
+    """The same settings for every path."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def for_path(self, path: str) -> Settings:
+        """The settings of one path: those of all."""
+        return self._settings
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+Progress = Callable[[int, int], None]
+"""Told how many files are done, and of how many."""
+
+
+def scan_paths(
+    paths: Sequence[str | os.PathLike[str]],
+    settings: Settings | SettingsFor | None = None,
+    *,
+    jobs: int | None = 1,
+    executor: Executor | None = None,
+    cache: str | None = None,
+    force_exclude: bool = False,
+    progress: Progress | None = None,
+) -> ScanReport:
+    """Scan files, and the Python files below directories.
+
+    `jobs` is the number of processes, None for as many as there are cores; fewer are used where the work is not worth it. An
+    `executor` is used in their place: of threads, processes or other machines that see the same files. `cache` is the folder
+    where results are kept between scans, None to keep none. With `force_exclude` the settings' `exclude` holds for `paths`
+    themselves, too. `progress` is told how many files are done, and of how many.
+    """
+    settled = _settled(settings)
+    discovery = discover(paths, settled.for_path, force_exclude)
+    scan = _Scan(settled, paths, discovery, progress)
+    scan.run(jobs, executor, cache)
+    return scan.report()
+
+
+def scan_source(source: str | bytes, path: str = "<stdin>", settings: Settings | SettingsFor | None = None) -> ScanReport:
     """Scan source text as if it were the file at `path`; what it imports is read from disk."""
-    scan = _Scan(settings or Settings(), [os.path.dirname(path)])
-    with _prepared():
-        scan.add(path, source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source)
-        return scan.report()
-
-
-@contextmanager
-def _prepared() -> Iterator[None]:
-    """Syntax trees hold no cycles: collecting garbage between millions of their nodes would only cost time."""
-    enabled, thresholds, limit = gc.isenabled(), gc.get_threshold(), sys.getrecursionlimit()
-    gc.disable()
-    sys.setrecursionlimit(max(limit, _RECURSION))
-    try:
-        with warnings.catch_warnings():
-            # What the parser warns of in a scanned file is another linter's matter.
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        sys.setrecursionlimit(limit)
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
-        if enabled:
-            gc.enable()
-        else:
-            gc.disable()
+    content = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
+    scan = _Scan(_settled(settings), [path], Discovery((path,), ()), None, {os.path.abspath(path): content})
+    scan.run(1, None, None)
+    return scan.report()
 
 
 class _Scan:
     """One scan under way."""
 
-    def __init__(self, settings: Settings, roots: Sequence[str]) -> None:
-        self.settings = settings
-        self.diagnostics: list[Diagnostic] = []
-        self.findings: list[Finding] = []
-        self.files: list[SourceFile] = []
-        self.lines = 0
-        self.module_classes = 0
-        self.entry_points = 0
-        self.timings: dict[str, float] = {}
-        self._opened = Opened()
-        self._copies = Copies()
-        self.project = Project(self._load, roots, settings.module_bases)
-        self.too_deep: set[tuple[str, int]] = set()
+    def __init__(
+        self,
+        settings: SettingsFor,
+        paths: Sequence[str | os.PathLike[str]],
+        discovery: Discovery,
+        progress: Progress | None = None,
+        given: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._files = discovery.files
+        self._diagnostics = list(discovery.diagnostics)
+        self._progress = progress or _untold
+        self._given = given or {}
+        names = [os.fspath(path) for path in paths]
+        named = [path for path in names if not os.path.isdir(path)]
+        self._roots = tuple(os.path.dirname(path) if path in named else path for path in names)
+        whole = settings.for_path(named[0]) if named else None
+        # A file that is named stands for its project: what it needs is followed there as if all of that were scanned.
+        self._scope = (
+            Scope(self._files, _project_root(named[0], whole), whole.exclude) if whole is not None else Scope(self._files)
+        )
+        self._scanned: dict[str, Scanned] = {}
+        self._loaded: dict[str, bytes] = {}
+        self._timings: dict[str, float] = {}
 
-    def add(self, path: str, source: bytes | None = None) -> None:
-        """Take in one file to report on."""
-        start = time.perf_counter()
-        file = self._read(path, source, reported=True)
-        if file is not None:
-            self.project.add(file)
-            self.files.append(file)
-        self._spent("facts", start)
+    def run(self, jobs: int | None, executor: Executor | None, cache: str | None) -> None:
+        """Find out about every file, from the cache or anew."""
+        groups: dict[Options, list[str]] = {}
+        for path in self._files:
+            settings = self._settings.for_path(path)
+            options = Options(settings.entry_points, settings.module_bases, settings.follow, settings.filter_facts)
+            groups.setdefault(options, []).append(path)
+        kept = None
+        for options, paths in groups.items():
+            recall = None
+            regular = [path for path in paths if os.path.isfile(path)]
+            if cache is not None and not self._given and len(regular) >= _WORTH_RECALLING:
+                from modelguard.scan.cache import Cache
+                from modelguard.scan.recall import Recall
+
+                start = time.perf_counter()
+                kept = kept or Cache(cache)
+                recall = Recall(kept, regular, self._scope, self._roots, options)
+                self._scanned.update(recall.known())
+                self._spent({"cache": time.perf_counter() - start})
+            waiting = [path for path in paths if path not in self._scanned]
+            self._progress(len(self._scanned), len(self._files))
+            if not waiting:
+                continue
+            self._scan(waiting, options, jobs, executor)
+            if recall is not None:
+                start = time.perf_counter()
+                recall.keep([self._scanned[path] for path in waiting], self._loaded)
+                self._spent({"cache": time.perf_counter() - start})
+        if kept is not None:
+            kept.close()
+            self._diagnostics += [Diagnostic(kept.folder, complaint) for complaint in kept.complaints]
+
+    def _scan(self, paths: Sequence[str], options: Options, jobs: int | None, executor: Executor | None) -> None:
+        most = min(_cores() if jobs is None else jobs, len(paths))
+        if executor is not None or (most > 1 and not self._given and _size(paths) > _WORTH_SHARING):
+            from modelguard.scan import jobs as sharing
+
+            tasks = sharing.tasks(paths, self._scope, self._roots, options)
+            lost = sharing.spread(tasks, self._done, executor, most)
+            paths = [path for task in lost for path in task.paths]
+        if paths:
+            analysis = Analysis(self._scope, self._roots, options, self._given)
+            with prepared():
+                for path in paths:
+                    self._done((analysis.scan(path),))
+            self._done((), analysis.timings, analysis.loaded)
+
+    def _done(
+        self, scanned: Sequence[Scanned], timings: Mapping[str, float] = _NOTHING, loaded: Mapping[str, bytes] = _NOTHING
+    ) -> None:
+        self._scanned.update((each.path, each) for each in scanned)
+        self._loaded.update(loaded)
+        self._spent(timings)
+        self._progress(len(self._scanned), len(self._files))
+
+    def _spent(self, timings: Mapping[str, float]) -> None:
+        for stage, seconds in timings.items():
+            self._timings[stage] = self._timings.get(stage, 0.0) + seconds
 
     def report(self) -> ScanReport:
-        """Walk what could hold a write, and judge what was seen."""
+        """Judge what was seen."""
         start = time.perf_counter()
-        wanted = frozenset(file.path for file in self.files)
-        entry_points = frozenset(self.settings.entry_points)
-        candidates = Candidates(self.project, entry_points, wanted)
-        filtered = self.settings.filter_facts
-        writers = candidates.writers(self.files) if filtered else None
-        world = World(self.project, entry_points, wanted, writers)
+        scanned = [self._scanned[path] for path in self._files]
+        by_file: dict[str, list[Finding]] = {path: [] for path in self._files}
+        for problem in dict.fromkeys(problem for each in scanned for problem in each.problems):
+            self._take(problem, by_file)
         merged: dict[tuple[object, ...], StateWrite] = {}
-        # Facts stay; what the walks make is short-lived, and some of it in cycles.
-        gc.freeze()
-        gc.set_threshold(100_000, 20, 1_000)
-        gc.enable()
-        for file in self.files:
-            world.trim()
-            for info in self.project.classes(file):
-                if not info.is_module:
-                    continue
-                self.module_classes += 1
-                for method in _entries(info, entry_points):
-                    self.entry_points += 1
-                    if not filtered or candidates.may_write(info, method):
-                        for write in self._walk(world, info, method):
-                            if write.location.path in wanted:
-                                _merge(merged, write)
-        self._spent("walk", start)
-        start = time.perf_counter()
-        writes = sorted(merged.values(), key=lambda write: (write.location, write.path))
-        for write in writes:
-            finding = _finding(write, self.settings)
+        for each in scanned:
+            for write in each.writes:
+                if write.location.path in by_file:
+                    merge(merged, write)
+        for write in sorted(merged.values(), key=lambda write: (write.location, write.path)):
+            finding = finding_of(write, self._settings.for_path(write.location.path))
             if finding is not None:
-                self.findings.append(finding)
-        kept = tuple(sorted(_once(self.findings, self.settings), key=lambda finding: finding.sort_key))
-        self._spent("rules", start)
+                by_file[write.location.path].append(finding)
+        findings: list[Finding] = []
+        failing = 0
+        for each in scanned:
+            settings = self._settings.for_path(each.path)
+            kept = self._kept(each, by_file[each.path], settings)
+            findings += kept
+            if settings.fail_on is not None:
+                failing += sum(finding.severity.at_least(settings.fail_on) for finding in kept)
+        self._spent({"rules": time.perf_counter() - start})
         return ScanReport(
-            kept,
-            tuple(self.diagnostics),
-            len(self.files),
-            self.module_classes,
-            self.entry_points,
-            self.lines,
-            self.timings,
+            tuple(sorted(findings, key=lambda finding: finding.sort_key)),
+            tuple(self._diagnostics),
+            sum(bool(each.lines) for each in scanned),
+            sum(each.module_classes for each in scanned),
+            sum(each.entry_points for each in scanned),
+            sum(each.lines for each in scanned),
+            self._timings,
+            failing,
         )
 
-    def _walk(self, world: World, info: ClassInfo, method: Method) -> list[StateWrite]:
-        recorder = Recorder(f"{info.name}.{method.facts.name}")
-        try:
-            Walk(world, recorder).region(info, method)
-        except RecursionError:
-            where = method.owner.file.path
-            if where in world.reported and (where, method.facts.line) not in self.too_deep:
-                self.too_deep.add((where, method.facts.line))
-                name = f"{info.name}.{method.facts.name}"
-                message = f"`{name}` is nested too deeply to be analysed in full; split its longest expression or if-chain"
-                self._report_unread(where, method.facts.line, message)
-        return recorder.state_writes()
+    def _kept(self, scanned: Scanned, findings: Sequence[Finding], settings: Settings) -> list[Finding]:
+        """The findings of one file that are wanted and not suppressed."""
+        wanted = once(finding for finding in findings if settings.selects(finding.code, scanned.path))
+        if not scanned.suppressions:
+            return wanted
+        return apply(
+            scanned.path,
+            wanted,
+            scanned.suppressions,
+            self._lines(scanned.path),
+            lambda code: settings.selects(code, scanned.path),
+        )
 
-    def _load(self, path: str) -> SourceFile | None:
-        """A file that a scanned one needs: what is wrong with it is not this scan's matter."""
-        return self._read(path, None, reported=False)
-
-    def _read(self, path: str, source: bytes | None, reported: bool) -> SourceFile | None:
+    def _lines(self, path: str) -> list[str]:
         try:
-            content = read_source(path) if source is None else source
-            text = plain_line_ends(decode(content, path))
-            tree = _parse(text, path)
-        except SourceError as error:
-            if reported:
-                self._refuse(error)
-            return None
-        facts = extract(path, text, tree, self._copies)
-        if reported:
-            self.lines += facts.lines
-        if source is not None or not os.path.isfile(path):
-            # What comes from a pipe comes once.
-            return SourceFile(path, facts, lambda: text, self._opened)
-        known = hash(text)
-        return SourceFile(path, facts, lambda: self._again(path, known), self._opened)
-
-    def _again(self, path: str, known: int) -> str:
-        """The text of a file whose facts are known already."""
-        try:
-            text = plain_line_ends(decode(read_source(path), path))
-            if hash(text) == known:
-                return text
+            given = self._given.get(os.path.abspath(path))
+            return split_lines(decode(read_source(path) if given is None else given, path))
         except SourceError:
-            pass
-        message = "this file changed while it was scanned; run the scan again"
-        if all(diagnostic.path != path or diagnostic.message != message for diagnostic in self.diagnostics):
-            self.diagnostics.append(Diagnostic(path, message, severity=Severity.ERROR))
-        raise SourceError(path, None, message)
+            return []
 
-    def _refuse(self, error: SourceError) -> None:
-        self._report_unread(error.path, error.line or 1, UnparsableFile.message(error.message))
-
-    def _report_unread(self, path: str, line: int, message: str) -> None:
-        rule = UnparsableFile
-        location = Location(path, line, 1, line, 1)
-        self.findings.append(Finding(rule.code, rule.name, rule.severity, message, location))
-
-    def _spent(self, stage: str, start: float) -> None:
-        self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - start
-
-
-def _parse(text: str, path: str) -> ast.Module:
-    try:
-        return ast.parse(text, path)
-    except SyntaxError as error:
-        raise SourceError(path, error.lineno, error.msg) from None
-    except ValueError as error:
-        raise SourceError(path, None, str(error)) from None
-    except (RecursionError, MemoryError):
-        raise SourceError(path, None, "nested too deeply to parse") from None
+    def _take(self, problem: Problem, by_file: Mapping[str, list[Finding]]) -> None:
+        """Report what kept the analysis from a file that is scanned."""
+        if problem.kind == "unread":
+            if problem.path in by_file:
+                rule, line = UnparsableFile, problem.line or 1
+                location = Location(problem.path, line, 1, line, 1)
+                by_file[problem.path].append(
+                    Finding(rule.code, rule.name, rule.severity, rule.message(problem.message), location)
+                )
+            return
+        message = problem.message
+        if problem.kind == "internal":
+            message = f"internal error, so that this file was not scanned: {message}; run with --verbose for the traceback"
+        self._diagnostics.append(Diagnostic(problem.path, message, severity=Severity.ERROR, detail=problem.detail))
 
 
-def _entries(info: ClassInfo, entry_points: frozenset[str]) -> Iterator[Method]:
-    """The entry points of a module class, and its `__call__`, which runs around them."""
-    for name in (*sorted(entry_points), "__call__"):
-        method = info.method(name)
-        if method is not None:
-            yield method
+def _cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def _merge(merged: dict[tuple[object, ...], StateWrite], write: StateWrite) -> None:
-    """A write is reported once, for all entry points and subclasses that reach it."""
-    # The same attribute of several objects that one name may stand for is one write.
-    key = (write.location, write.operation, write.path.rpartition(".")[2])
-    known = merged.get(key)
-    if known is None:
-        merged[key] = write
-        return
-    if (known.root is Root.SELF) != (write.root is Root.SELF):
-        # One name that may be the module or something handed in: the module is meant.
-        merged[key] = known if known.root is Root.SELF else write
-        return
-    shorter = min(known, write, key=lambda each: (len(each.chain), len(each.path), each.path))
-    merged[key] = replace(
-        shorter,
-        carried=known.carried or write.carried,
-        declared=known.declared | write.declared,
-        value=known.value | write.value,
-        depends_on_inputs=known.depends_on_inputs or write.depends_on_inputs,
-        training_only=known.training_only and write.training_only,
-        filled_once=known.filled_once and write.filled_once,
-        guard=_weaker(known.guard, write.guard),
-        round_trip=known.round_trip or write.round_trip,
-        entry_points=tuple(dict.fromkeys((*known.entry_points, *write.entry_points))),
-    )
+def _untold(done: int, total: int) -> None:
+    """Progress that nobody wants to hear of."""
 
 
-_GUARDS = (GuardContext.UNCONDITIONAL, GuardContext.LAZY, GuardContext.TRAINING_ONLY, GuardContext.EAGER_ONLY)
+def _settled(settings: Settings | SettingsFor | None) -> SettingsFor:
+    return OneForAll(settings or Settings()) if settings is None or isinstance(settings, Settings) else settings
 
 
-def _weaker(left: GuardContext, right: GuardContext) -> GuardContext:
-    return left if _GUARDS.index(left) <= _GUARDS.index(right) else right
+def _size(paths: Sequence[str]) -> int:
+    return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
 
 
-def _finding(write: StateWrite, settings: Settings) -> Finding | None:
-    """What the rules say of a write, at the severity that its guard leaves."""
-    judged = judge(write)
-    if judged is None:
-        return None
-    rule, verdict = judged
-    severity = verdict.severity
-    if write.training_only and not settings.training_step_captured:
-        severity = severity.lowered()
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        severity=severity,
-        message=verdict.message,
-        location=write.location,
-        source_line=write.source_line,
-        class_name=write.class_name,
-        attribute=write.path,
-        entry_points=write.entry_points,
-        chain=write.chain,
-        guard=write.guard,
-        carried=write.carried,
-        effect=verdict.effect,
-        help=verdict.help,
-    )
-
-
-def _once(findings: Sequence[Finding], settings: Settings) -> Iterator[Finding]:
-    """The selected findings; of several on one statement's line for one attribute, the worst."""
-    best: dict[tuple[str, int, str | None], Finding] = {}
-    for finding in findings:
-        if not settings.selects(finding.code):
-            continue
-        key = (finding.location.path, finding.location.line, finding.attribute)
-        known = best.get(key)
-        if known is None or finding.severity.rank > known.severity.rank:
-            best[key] = finding
-    yield from best.values()
+def _project_root(path: str, settings: Settings) -> str:
+    """The folder of the project that a file belongs to: of its settings, its repository, or the working directory."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if settings.root is not None:
+        return settings.root
+    here = os.getcwd()
+    above = folder
+    while True:
+        if os.path.exists(os.path.join(above, ".git")):
+            return above
+        parent = os.path.dirname(above)
+        if parent == above:
+            return here if folder.startswith(here.rstrip(os.sep) + os.sep) else folder
+        above = parent

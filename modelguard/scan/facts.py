@@ -84,14 +84,16 @@ class Import(NamedTuple):
 class FileFacts(NamedTuple):
     """One file.
 
-    `others` are imports that a later one of the same name hides, as in `try` and `except ImportError`; `aliases` are the words on
-    the right of globals that may be functions or classes under another name.
+    `others` are imports that a later one of the same name hides, as in `try` and `except ImportError`; `modules` are those of
+    `import a.b.c`, of which only the first part is a name; `aliases` are the words on the right of globals that may be functions
+    or classes under another name.
     """
 
     path: str
     imports: dict[str, Import]
     others: dict[str, tuple[Import, ...]]
     stars: tuple[Import, ...]
+    modules: tuple[str, ...]
     classes: dict[str, ClassFacts]
     functions: dict[str, FunctionFacts]
     globals: dict[str, tuple[int, int]]
@@ -125,6 +127,9 @@ _BARE_SELF = re.compile(r"self\b(?![ \t]*[.\w(\[])")
 _NOT_CALLED = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\b(?!\s*[(.=])")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
+
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Text(NamedTuple):
@@ -164,9 +169,14 @@ class Copies:
         self._known.setdefault(key, []).append((asked, asked & children, found))
 
 
-def extract(path: str, text: str, tree: ast.Module, copies: Copies) -> FileFacts:
-    """The facts of one parsed file; `text` has `\\n` line ends. `copies` are shared by the files of a scan."""
-    return _Extractor(path, text, copies).run(tree)
+def extract(path: str, text: str, tree: ast.Module, copies: Copies) -> tuple[FileFacts, dict[int, FunctionNode]]:
+    """The facts of one parsed file, and its functions by their first lines.
+
+    `text` has `\n` line ends; `copies` are shared by the files of a scan.
+    """
+    extractor = _Extractor(path, text, copies)
+    facts = extractor.run(tree)
+    return facts, {_lines_of(node)[0]: node for _, _, node, _, _ in extractor.pending}
 
 
 class _Extractor:
@@ -178,11 +188,12 @@ class _Extractor:
         self.local_imports: dict[str, Import] = {}
         self.others: dict[str, tuple[Import, ...]] = {}
         self.stars: list[Import] = []
+        self.modules: list[str] = []
         self.classes: dict[str, ClassFacts] = {}
         self.functions: dict[str, FunctionFacts] = {}
         self.globals: dict[str, tuple[int, int]] = {}
         self.aliases: dict[str, frozenset[str]] = {}
-        self.pending: list[tuple[dict[str, FunctionFacts], str, ast.FunctionDef | ast.AsyncFunctionDef, str, bool]] = []
+        self.pending: list[tuple[dict[str, FunctionFacts], str, FunctionNode, str, bool]] = []
 
     def run(self, tree: ast.Module) -> FileFacts:
         self._body(tree.body, "", self.functions, self.globals, self.imports, self.aliases)
@@ -210,6 +221,7 @@ class _Extractor:
             self.imports,
             self.others,
             tuple(self.stars),
+            tuple(self.modules),
             self.classes,
             self.functions,
             self.globals,
@@ -274,6 +286,8 @@ class _Extractor:
                     imports[alias.asname] = Import(alias.name, None, 0)
                 else:
                     root = alias.name.partition(".")[0]
+                    if root != alias.name:
+                        self.modules.append(alias.name)
                     imports.setdefault(root, Import(root, None, 0))
             return
         for alias in node.names:
@@ -287,7 +301,7 @@ class _Extractor:
                     self.others[name] = (*self.others.get(name, ()), known)
                 imports[name] = found
 
-    def _said(self, node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool, children: AbstractSet[str]) -> _Text:
+    def _said(self, node: FunctionNode, is_method: bool, children: AbstractSet[str]) -> _Text:
         """What a function's text says, with the docstring left out, in which examples would look like code."""
         first, last = _lines_of(node)
         lines = self.lines[first - 1 : last]
@@ -306,9 +320,7 @@ class _Extractor:
                 self.copies.keep(key, children, asked, known)
         return known
 
-    def _function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, known: set[str], said: _Text
-    ) -> FunctionFacts:
+    def _function(self, node: FunctionNode, qualname: str, known: set[str], said: _Text) -> FunctionFacts:
         first, last = _lines_of(node)
         seen = said.seen
         names = said.attributes.union(known.intersection(said.words))
@@ -347,12 +359,12 @@ class _Extractor:
         )
 
 
-def _lines_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
+def _lines_of(node: FunctionNode) -> tuple[int, int]:
     """A function's first line, that of its first decorator, and its last."""
     return node.decorator_list[0].lineno if node.decorator_list else node.lineno, node.end_lineno or node.lineno
 
 
-def _read(node: ast.FunctionDef | ast.AsyncFunctionDef, text: str, seen: Seen) -> _Text:
+def _read(node: FunctionNode, text: str, seen: Seen) -> _Text:
     attributes = set(map(intern, _ATTRIBUTE.findall(text)))
     words = set(map(intern, _IDENTIFIER.findall(text)))
     fresh = seen.fresh
@@ -476,7 +488,7 @@ def _constructors_first(pending: tuple[object, str, object, object, object]) -> 
     return pending[1] != "__init__"
 
 
-def _method_key(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+def _method_key(node: FunctionNode) -> str | None:
     """The key a method is kept under: setters and deleters stand beside the getter; overloads are not kept."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Attribute) and decorator.attr in ("setter", "deleter"):

@@ -8,11 +8,21 @@ from typing import NamedTuple
 
 from modelguard.errors import SourceError
 from modelguard.findings import Diagnostic, Severity
-from modelguard.settings import is_plain_name
+from modelguard.scan.excludes import Excludes, leaves_out
+from modelguard.settings import Settings
 
 _BOM = b"\xef\xbb\xbf"
 _SUFFIX = ".py"
+_NOTEBOOK = ".ipynb"
+_UNSCANNED = {
+    _NOTEBOOK: "skipped: notebooks are not scanned yet",
+    ".pyi": "skipped: a stub holds no code that runs; name the module itself",
+}
 _DECLARE = "save it as UTF-8, or declare its encoding in the first line: # -*- coding: latin-1 -*-"
+
+
+def _nothing_excluded(path: str) -> Settings:
+    return Settings(exclude=(), respect_gitignore=False)
 
 
 class Discovery(NamedTuple):
@@ -22,15 +32,19 @@ class Discovery(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
-def discover(paths: Sequence[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> Discovery:
-    """Files named in `paths` as they are, and all Python files below the directories among them that `exclude` leaves.
+def discover(
+    paths: Sequence[str | os.PathLike[str]], for_path: Callable[[str], Settings] = _nothing_excluded, force_exclude: bool = False
+) -> Discovery:
+    """Files named in `paths` as they are, and all Python files below the directories among them that the settings leave.
 
-    A file that several ways lead to is taken once, by a way that follows no link where there is one.
+    `for_path` gives the settings of a path. With `force_exclude` they hold for what is named in `paths` too. A file that several
+    ways lead to is taken once, by a way that follows no link where there is one.
     """
-    walk = _Walk(exclude)
+    walk = _Walk(for_path)
     roots = {os.path.normpath(os.fspath(path)) for path in paths}
     for root in sorted(roots, key=lambda root: (len(root), root)):
-        walk.add_root(root)
+        if not (force_exclude and leaves_out(root, for_path(root))):
+            walk.add_root(root)
     walk.follow_links()
     return Discovery(tuple(sorted(walk.found.values())), tuple(walk.diagnostics))
 
@@ -38,26 +52,25 @@ def discover(paths: Sequence[str | os.PathLike[str]], exclude: Sequence[str] = (
 class _Walk:
     """Walks the roots without following links, then what the links lead to."""
 
-    def __init__(self, exclude: Sequence[str]) -> None:
+    def __init__(self, for_path: Callable[[str], Settings]) -> None:
         self.found: dict[str, str] = {}
         """Real path to the path to show."""
         self.diagnostics: list[Diagnostic] = []
-        self._exclude = exclude
+        self._for_path = for_path
         self._seen = 0
+        self._notebooks = 0
         self._directories: set[str] = set()
-        self._links: list[tuple[str, _Excluded]] = []
+        self._links: list[tuple[str, Excludes]] = []
 
     def add_root(self, path: str) -> None:
         if os.path.isdir(path):
-            excluded = _excluded_below(path, self._exclude)
-            real = os.path.realpath(path)
-            walked = real in self._directories
-            before = self._seen
-            self._add_tree(path, real, excluded)
-            if self._seen == before and not walked:
-                self.diagnostics.append(Diagnostic(path, f"no Python file in this directory{excluded.remark}"))
+            self._add_directory(path)
         elif os.path.exists(path):
-            self._add_file(path, os.path.realpath(path))
+            kind = _UNSCANNED.get(os.path.splitext(path)[1])
+            if kind is None:
+                self._add_file(path, os.path.realpath(path))
+            else:
+                self.diagnostics.append(Diagnostic(path, kind))
         elif os.path.islink(path):
             self._refuse(path, f"this link leads nowhere: {os.readlink(path)} does not exist")
         else:
@@ -67,12 +80,26 @@ class _Walk:
         while self._links:
             links = sorted(self._links, key=lambda link: link[0])
             self._links.clear()
-            for path, excluded in links:
-                self._follow(path, os.path.realpath(path), excluded)
+            for path, excludes in links:
+                self._follow(path, os.path.realpath(path), excludes)
 
-    def _follow(self, path: str, real: str, excluded: _Excluded) -> None:
+    def _add_directory(self, path: str) -> None:
+        excludes = Excludes(path, self._for_path)
+        real = os.path.realpath(path)
+        walked = real in self._directories
+        before = self._seen
+        self._notebooks = 0
+        self._add_tree(path, real, excludes)
+        if self._notebooks:
+            notebooks = "1 notebook was" if self._notebooks == 1 else f"{self._notebooks} notebooks were"
+            self.diagnostics.append(Diagnostic(path, f"{notebooks} skipped: notebooks are not scanned yet"))
+        if self._seen == before and not walked:
+            excluded = f" ({excludes.count} excluded)" if excludes.count else ""
+            self.diagnostics.append(Diagnostic(path, f"no Python file in this directory{excluded}"))
+
+    def _follow(self, path: str, real: str, excludes: Excludes) -> None:
         if os.path.isdir(real):
-            self._add_tree(path, real, excluded)
+            self._add_tree(path, real, excludes)
         elif not path.endswith(_SUFFIX):
             return
         elif os.path.isfile(real):
@@ -86,7 +113,7 @@ class _Walk:
         if known is None or (len(path), path) < (len(known), known):
             self.found[real] = path
 
-    def _add_tree(self, path: str, real: str, excluded: _Excluded) -> None:
+    def _add_tree(self, path: str, real: str, excludes: Excludes) -> None:
         pending = [(path, real)]
         while pending:
             path, real = pending.pop()
@@ -99,70 +126,25 @@ class _Walk:
             except OSError as error:
                 self._refuse(path, f"cannot list this directory: {error.strerror}; its files were not scanned")
                 continue
+            excluded = excludes.of(path)
             for entry in entries:
                 shown = entry.name if path == os.curdir else os.path.join(path, entry.name)
-                self._add_entry(entry, shown, os.path.join(real, entry.name), excluded, pending)
-
-    def _add_entry(
-        self, entry: os.DirEntry[str], shown: str, real: str, excluded: _Excluded, pending: list[tuple[str, str]]
-    ) -> None:
-        is_python = entry.name.endswith(_SUFFIX)
-        if entry.is_symlink():
-            is_directory = os.path.isdir(shown)
-            if (is_python or is_directory) and not excluded(entry.name, shown, is_directory):
-                self._seen += 1
-                self._links.append((shown, excluded))
-        elif entry.is_dir():
-            if not excluded(entry.name, shown, True):
-                pending.append((shown, real))
-        elif is_python and entry.is_file() and not excluded(entry.name, shown, False):
-            self._add_file(shown, real)
+                if entry.is_symlink():
+                    is_directory = os.path.isdir(shown)
+                    if (entry.name.endswith(_SUFFIX) or is_directory) and not excluded(entry.name, shown, is_directory):
+                        self._seen += 1
+                        self._links.append((shown, excludes))
+                elif entry.is_dir():
+                    if not excluded(entry.name, shown, True):
+                        pending.append((shown, os.path.join(real, entry.name)))
+                elif entry.name.endswith((_SUFFIX, _NOTEBOOK)) and entry.is_file() and not excluded(entry.name, shown, False):
+                    if entry.name.endswith(_NOTEBOOK):
+                        self._notebooks += 1
+                    else:
+                        self._add_file(shown, os.path.join(real, entry.name))
 
     def _refuse(self, path: str, message: str) -> None:
         self.diagnostics.append(Diagnostic(path, message, severity=Severity.ERROR))
-
-
-class _Excluded:
-    """Answers whether an entry below one root is excluded, and counts how many were."""
-
-    def __init__(self, names: frozenset[str], matches: Callable[[str], bool] | None, base: str) -> None:
-        self._names = names
-        self._matches = matches
-        self._base = base
-        self._count = 0
-
-    def __call__(self, name: str, path: str, is_directory: bool) -> bool:
-        hit = name in self._names
-        if not hit and self._matches is not None:
-            relative = os.path.relpath(path, self._base).replace(os.sep, "/")
-            hit = self._matches(relative + "/" if is_directory else relative)
-        self._count += hit
-        return hit
-
-    @property
-    def remark(self) -> str:
-        return f" ({self._count} excluded)" if self._count else ""
-
-
-def _excluded_below(root: str, exclude: Sequence[str]) -> _Excluded:
-    names = frozenset(pattern for pattern in exclude if is_plain_name(pattern))
-    if len(names) == len(set(exclude)):
-        return _Excluded(names, None, root)
-    from pathspec import GitIgnoreSpec
-
-    # The order of patterns matters once one of them takes back what another excludes.
-    taken_back = any(pattern.startswith("!") for pattern in exclude)
-    spec = GitIgnoreSpec.from_lines(exclude if taken_back else [p for p in exclude if not is_plain_name(p)])
-    relative = os.path.relpath(root) + "/" if _is_below_here(root) else ""
-    # A directory that was asked for by name is scanned, whatever the patterns say of it.
-    base = os.curdir if relative and not spec.match_file(relative.replace(os.sep, "/")) else root
-    return _Excluded(frozenset() if taken_back else names, spec.match_file, base)
-
-
-def _is_below_here(path: str) -> bool:
-    here = os.getcwd()
-    absolute = os.path.abspath(path)
-    return absolute == here or absolute.startswith(here.rstrip(os.sep) + os.sep)
 
 
 def read_source(path: str) -> bytes:
@@ -191,6 +173,11 @@ def decode(source: bytes, path: str = "<unknown>") -> str:
         raise SourceError(path, line, message) from None
     except (LookupError, UnicodeError) as error:
         raise SourceError(path, 1, f"cannot decode this file as {encoding}: {error}; {_DECLARE}") from None
+
+
+def encoding_of(source: bytes, path: str) -> str:
+    """The encoding that `decode` reads a file in."""
+    return _declared_encoding(source, path)
 
 
 def plain_line_ends(text: str) -> str:

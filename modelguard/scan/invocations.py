@@ -68,7 +68,7 @@ class Invocations(Statements):
         if not any(isinstance(item, (Function, ClassObject, Instance, Partial)) for item in applied.objects):
             return value
         functions = [item for item in applied.objects if isinstance(item, Function)]
-        if functions and all(item.file.path not in self.world.reported for item in functions):
+        if functions and all(item.file.path not in self.world.inside for item in functions):
             # What a wrapper outside the scanned files writes is not reported: what matters is the function it wraps.
             return value
         places = [item.place for item in functions]
@@ -183,10 +183,6 @@ class Invocations(Statements):
         known = self.walked.get(key)
         if known is not None:
             return known
-        # What a helper returns matters where it is kept as state, whether or not it writes.
-        if self.recorder is not None and self.stack and not self.storing and self.world.leads_nowhere(function):
-            if not any(calls_back(value) for value in (*args, *kwargs.values())):
-                return self._passed_over(function, args, kwargs)
         if self.stack:
             result = self.world.known_result(function, args, self) if self.recorder is not None else self._glanced(function, args)
             if result is not None:
@@ -216,19 +212,6 @@ class Invocations(Statements):
         if self.recorder is not None and (len(self.recorder.events) > events or _holds_state(result)):
             self.world.telling.add(function.place)
         return result
-
-    def _passed_over(self, function: Function, args: Arguments, kwargs: Keywords) -> Value:
-        """A call that is not walked because it leads to no write: what it reads off its object is noted."""
-        self.pass_out(args[1:] if function.owner is not None else args, kwargs)
-        facts, node = function.facts, function.node
-        if function.owner is not None and facts is not None and args:
-            for path in args[0].paths:
-                for name in facts.own:
-                    self.read(path.step(name), used=True)
-        inputs = any_inputs(args, kwargs)
-        if isinstance(node, ast.Lambda) or node.returns is None:
-            return Value(Kind.UNKNOWN, inputs=inputs)
-        return self.world.attributes.annotation(function.file, node.returns).with_inputs(inputs)
 
     def _glanced(self, function: Function, args: Sequence[Value]) -> Value | None:
         """Where nothing is observed, helpers of other files are taken by their annotation, unless they are handed a function."""

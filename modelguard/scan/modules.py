@@ -12,13 +12,21 @@ _UNFOLLOWED = frozenset(
 """Packages whose source is never read for bases and helpers: known by name, or too large to be worth it."""
 
 
-class ModuleFiles:
-    """Files of modules. `roots` are the paths that are scanned; installed packages are looked into after them."""
+_STANDARD = os.path.dirname(os.path.abspath(os.__file__))
+"""Where the standard library lies, which is known by name only."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
+
+class ModuleFiles:
+    """Files of modules. `roots` are the paths that are scanned; installed packages are looked into after them.
+
+    `follow` says which: all, none, or those of the names given.
+    """
+
+    def __init__(self, roots: Sequence[str], follow: bool | Sequence[str] = True) -> None:
         absolute = [os.path.abspath(path) for path in roots]
         self._roots = list(dict.fromkeys(root for path in absolute for root in (path, os.path.dirname(path))))
-        self._installed = [path for path in sys.path if path and os.path.isdir(path)]
+        self._installed = [path for path in sys.path if path and os.path.isdir(path)] if follow else []
+        self._followed = None if isinstance(follow, bool) else frozenset(follow)
         self._known: dict[tuple[str, str], str | None] = {}
         self._listings: dict[str, frozenset[str]] = {}
         self._parents: dict[str, str] = {}
@@ -39,9 +47,18 @@ class ModuleFiles:
             for _ in range(level - 1):
                 folder = os.path.dirname(folder)
             return self.below(folder, module)
-        if module.partition(".")[0] in _UNFOLLOWED or module.partition(".")[0] in sys.stdlib_module_names:
+        package = module.partition(".")[0]
+        if package in _UNFOLLOWED:
             return None
-        for root in (self._package_parent(folder), *self._roots, folder, *self._installed):
+        roots = [self._package_parent(folder), *self._roots]
+        if package in sys.stdlib_module_names:
+            roots = [root for root in roots if root != _STANDARD]
+        else:
+            # A file beside the importer hides an installed package as it would a script's, but not the standard library.
+            roots.append(folder)
+            if self._followed is None or package in self._followed:
+                roots += self._installed
+        for root in roots:
             found = self.below(root, module)
             if found is not None:
                 return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from modelguard.errors import SourceError
 from modelguard.scan.bindings import CONSTRUCTORS
-from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts, Import
+from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts, FunctionNode, Import
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.tables import MODULE_ROOTS, NOT_MODULES_OF_NN, nn_attribute
 
@@ -26,7 +26,7 @@ _STARS = 12
 class SourceFile:
     """A file of the project: its facts, and the lines of its text, read again when they are needed."""
 
-    __slots__ = ("_lines", "_opened", "_read", "facts", "path")
+    __slots__ = ("_lines", "_opened", "_read", "facts", "path", "syntax")
 
     def __init__(self, path: str, facts: FileFacts, read: Callable[[], str], opened: Opened) -> None:
         self.path = path
@@ -34,6 +34,8 @@ class SourceFile:
         self._read = read
         self._opened = opened
         self._lines: list[str] | None = None
+        self.syntax: dict[int, FunctionNode] = {}
+        """Its functions by their first lines, while they are at hand."""
 
     @property
     def lines(self) -> list[str]:
@@ -214,16 +216,19 @@ Symbol = ClassInfo | ExternalClass | FunctionName | GlobalName | SourceFile | st
 
 
 class Project:
-    """Files, by path, and what their names mean. `load` gives a file's facts, None where it cannot be read or parsed."""
+    """Files, by path, and what their names mean.
+
+    `load` gives the facts of the file at an absolute path, None where it cannot be read or parsed.
+    """
 
     def __init__(
         self,
         load: Callable[[str], SourceFile | None],
-        roots: Sequence[str] = (),
+        modules: ModuleFiles,
         module_bases: Sequence[str] = (),
     ) -> None:
         self._load = load
-        self._modules = ModuleFiles(roots)
+        self._modules = modules
         self._module_bases = MODULE_ROOTS | frozenset(module_bases)
         self._files: dict[str, SourceFile | None] = {}
         self._classes: dict[tuple[str, str], ClassInfo] = {}
@@ -236,12 +241,16 @@ class Project:
         """Take in a file whose facts are known."""
         self._files[os.path.abspath(file.path)] = file
 
+    def known(self, path: str) -> SourceFile | None:
+        """The file at an absolute path, if it was read before."""
+        return self._files.get(path)
+
     def file(self, path: str) -> SourceFile | None:
         """The file at an absolute path, read when first asked for."""
         try:
             return self._files[path]
         except KeyError:
-            loaded = self._load(_shown(path))
+            loaded = self._load(path)
             self._files[path] = loaded
             return loaded
 
@@ -429,12 +438,6 @@ class Project:
             return None
         path = self._modules.below(os.path.dirname(os.path.abspath(module.path)), name)
         return self.file(path) if path is not None else None
-
-
-def _shown(path: str) -> str:
-    """An absolute path as a reader would name it: from the working directory, if it lies below."""
-    here = os.getcwd() + os.sep
-    return path[len(here) :] if path.startswith(here) else path
 
 
 def _dotted(node: ast.expr) -> str | None:

@@ -8,12 +8,12 @@ is at hand, closures and decorators; what it does not know it leaves unknown. `W
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from modelguard.observation import Kind, Root
 from modelguard.scan.attributes import Attributes
-from modelguard.scan.candidates import called, registering
-from modelguard.scan.facts import FunctionFacts
+from modelguard.scan.candidates import registering
+from modelguard.scan.facts import FunctionFacts, FunctionNode
 from modelguard.scan.invocations import Invocations, calls_back
 from modelguard.scan.paths import Path
 from modelguard.scan.project import ClassInfo, FunctionName, Method, Project, SourceFile, cut_offset, parse_cut
@@ -63,7 +63,7 @@ class Walk(Invocations):
         """The forward pre-hooks and hooks that the class registers when it is made, each with its module: itself or a child."""
         before: list[tuple[Value, Value]] = []
         after: list[tuple[Value, Value]] = []
-        for method in registering(info, self.world.reported):
+        for method in registering(info, self.world.inside):
             function = self.world.method_function(method)
             if function is None:
                 continue
@@ -79,20 +79,17 @@ class Walk(Invocations):
 class World:
     """What all walks of a scan share: the project, the declared attributes, and the syntax of the functions walked so far."""
 
-    def __init__(
-        self, project: Project, entry_points: frozenset[str], reported: frozenset[str], writers: frozenset[str] | None = None
-    ) -> None:
+    def __init__(self, project: Project, entry_points: frozenset[str], inside: Container[str]) -> None:
         self.project = project
-        self.writers = writers
         self.entry_points = entry_points
-        self.reported = reported
+        self.inside = inside
         self.attributes = Attributes(project, self.stored_by, self._evaluate)
         self.patched: dict[tuple[int, str], Value] = {}
         self.outside: dict[tuple[str, str], Value] = {}
         """What the names of a file mean that stand for something outside the project."""
         self.transparent: set[tuple[str, int, int]] = set()
         """Decorators (by their place) that were seen to return the very function they were given."""
-        self._syntax: dict[tuple[str, int], tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None] = {}
+        self._syntax: dict[tuple[str, int], tuple[FunctionNode, int] | None] = {}
         self._parsed: dict[str, list[ast.stmt]] = {}
         """The syntax of function texts, the latest asked for last."""
         self._stored: dict[tuple[str, int, int], dict[str, Value]] = {}
@@ -104,8 +101,14 @@ class World:
         self._returned: dict[tuple[str, int, int], Value] = {}
         self._dressed: set[int] = set()
 
-    def trim(self) -> None:
-        """Let go of syntax once there is much of it: it is parsed again where it is needed again."""
+    def next_file(self) -> None:
+        """Forget what earlier regions showed of shared helpers: what is found in a file depends on none scanned before it.
+
+        Also lets go of syntax once there is much of it: it is parsed again where it is needed again.
+        """
+        self._visits.clear()
+        self._returned.clear()
+        self.telling.clear()
         if len(self._syntax) > _SYNTAX:
             self._syntax.clear()
             self._decorated.clear()
@@ -115,26 +118,27 @@ class World:
         self._walks += 1
         return self._walks
 
-    def syntax(
-        self, file: SourceFile, name: str, line: int, end_line: int
-    ) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, int] | None:
+    def syntax(self, file: SourceFile, name: str, line: int, end_line: int) -> tuple[FunctionNode, int] | None:
         """A function's syntax and what to add to its line numbers; None where its text does not parse on its own."""
         key = (file.path, line)
         if key not in self._syntax:
-            text = "\n".join(file.lines[line - 1 : end_line])
-            # Two functions of one text share their syntax: models are copied from each other.
-            nodes = self._parsed.pop(text, None)
-            if nodes is None:
-                nodes = parse_cut(text)
-            self._parsed[text] = nodes
-            if len(self._parsed) > _SYNTAX:
-                del self._parsed[next(iter(self._parsed))]
-            found = None
-            for node in nodes:
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-                    found = (node, cut_offset(file, line))
-            self._syntax[key] = found
+            at_hand = file.syntax.get(line)
+            self._syntax[key] = (at_hand, 0) if at_hand is not None else self._cut(file, name, line, end_line)
         return self._syntax[key]
+
+    def _cut(self, file: SourceFile, name: str, line: int, end_line: int) -> tuple[FunctionNode, int] | None:
+        """A function parsed from its lines alone. Two of one text share their syntax: models are copied from each other."""
+        text = "\n".join(file.lines[line - 1 : end_line])
+        nodes = self._parsed.pop(text, None)
+        if nodes is None:
+            nodes = parse_cut(text)
+        self._parsed[text] = nodes
+        if len(self._parsed) > _SYNTAX:
+            del self._parsed[next(iter(self._parsed))]
+        for node in nodes:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+                return node, cut_offset(file, line)
+        return None
 
     def method_function(self, method: Method) -> Function | None:
         """A method as a function value, not yet decorated or bound."""
@@ -144,19 +148,6 @@ class World:
         """A function of a file as a value."""
         found = self.syntax(file, facts.name, facts.line, facts.end_line)
         return None if found is None else Function(facts.name, found[0], file, found[1], owner, facts=facts)
-
-    def leads_nowhere(self, function: Function) -> bool:
-        """Whether a call of a function can change no state, by the names in its text, and hardly hand any out."""
-        facts = function.facts
-        if facts is None or function.environment is not None or function.memoised or facts.nests:
-            return False
-        if facts.end_line - facts.line < _SHORT:
-            return False
-        if function.file.path in self.reported and (
-            facts.may_write or facts.memoisers or facts.hands or facts.moves or facts.borrows
-        ):
-            return False
-        return self.writers is not None and called(facts).isdisjoint(self.writers)
 
     def decorated(self, function: Function) -> Value:
         """What a function's name means once its decorators were applied."""
@@ -184,7 +175,7 @@ class World:
         if function.place in self.telling and any(path.root is Root.SELF for value in args for path in value.paths):
             # What it does to the state of this module, and what of it it hands back, is seen for this module.
             return None
-        if function.file.path not in self.reported:
+        if function.file.path not in self.inside:
             if node.returns is not None:
                 inputs = any(value.inputs for value in args)
                 return self.attributes.annotation(function.file, node.returns).with_inputs(inputs)
@@ -214,7 +205,7 @@ class World:
         with walk.activation(holder, Environment(None, persistent=True), None):
             for name in reversed(info.facts.decorators):
                 symbol = self.project.resolve(info.file, name)
-                if isinstance(symbol, FunctionName) and symbol.file.path in self.reported:
+                if isinstance(symbol, FunctionName) and symbol.file.path in self.inside:
                     result = walk.call(walk.symbol(symbol), [itself], {}, None)
                     if not any(isinstance(item, ClassObject) for item in result.objects):
                         # A factory: what it returns is the decorator.
@@ -255,5 +246,5 @@ class World:
             return walk.expression(node)
 
 
-def _short(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _short(node: FunctionNode) -> bool:
     return (node.end_lineno or node.lineno) - node.lineno < _SHORT

@@ -1,0 +1,246 @@
+"""The analysis of one file after another, in one process: what is read and worked out for one serves the next."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import os
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from modelguard.errors import SourceError
+from modelguard.observation import StateWrite
+from modelguard.scan.candidates import Candidates
+from modelguard.scan.dependencies import Wanted, digest, imports_of
+from modelguard.scan.facts import Copies, extract
+from modelguard.scan.files import decode, plain_line_ends, read_source
+from modelguard.scan.modules import ModuleFiles
+from modelguard.scan.project import ClassInfo, Method, Opened, Project, SourceFile
+from modelguard.scan.recorder import Recorder
+from modelguard.scan.scope import Scope
+from modelguard.scan.walk import Walk, World
+from modelguard.suppressions import read
+from modelguard.suppressions.reading import Suppression
+
+_RECURSION = 6_000
+"""Python frames allowed while a file is parsed and walked: deep, but not bottomless, input is looked at."""
+
+_TIDY = 32
+"""Files after which the garbage of their walks is collected."""
+
+CHANGED = "this file changed while it was scanned; run the scan again"
+
+
+class Options(NamedTuple):
+    """What changes what the analysis sees; see `Settings` for each."""
+
+    entry_points: tuple[str, ...]
+    module_bases: tuple[str, ...] = ()
+    follow: bool | tuple[str, ...] = True
+    filter_facts: bool = True
+
+
+class Problem(NamedTuple):
+    """Something that kept the analysis from a file, or from a part of it.
+
+    `kind` is `unread` for what cannot be read or parsed, `changed` for a file that is another by now, `internal` for a fault of
+    modelguard's own, with the traceback as `detail`.
+    """
+
+    kind: str
+    path: str
+    line: int | None
+    message: str
+    detail: str = ""
+
+
+class Scanned(NamedTuple):
+    """What was found in one file: the writes of its entry points, wherever in the project they lie."""
+
+    path: str
+    digest: bytes
+    lines: int
+    module_classes: int
+    entry_points: int
+    writes: tuple[StateWrite, ...]
+    problems: tuple[Problem, ...]
+    imports: tuple[Wanted, ...]
+    suppressions: tuple[Suppression, ...]
+
+
+class Analysis:
+    """Scans files one by one. What it finds in one depends on that file and what it imports, not on those scanned before."""
+
+    def __init__(self, scope: Scope, roots: Sequence[str], options: Options, given: Mapping[str, bytes] | None = None) -> None:
+        self.timings: dict[str, float] = {"facts": 0.0, "walk": 0.0}
+        self.loaded: dict[str, bytes] = {}
+        """The hashes of all files that were read, by absolute path."""
+        self._scope = scope
+        self._options = options
+        self._given = given or {}
+        self._opened = Opened()
+        self._copies = Copies()
+        self._suppressions: dict[str, tuple[Suppression, ...]] = {}
+        self._problems: list[Problem] = []
+        self._changed: set[str] = set()
+        modules = ModuleFiles(roots, options.follow)
+        self._project = Project(self._load, modules, options.module_bases)
+        entry_points = frozenset(options.entry_points)
+        self._candidates = Candidates(self._project, entry_points, scope)
+        self._world = World(self._project, entry_points, scope)
+        self._since_tidy = 0
+
+    def scan(self, path: str) -> Scanned:
+        """Parse a file, and walk its entry points that could hold a write."""
+        self._problems = []
+        self._changed = set()
+        absolute = os.path.abspath(path)
+        classes = entries = 0
+        writes: list[StateWrite] = []
+        file: SourceFile | None = None
+        try:
+            file = self._open(path, absolute)
+            start = time.perf_counter()
+            self._world.next_file()
+            for info in self._project.classes(file):
+                if not info.is_module:
+                    continue
+                classes += 1
+                for method in self._entries(info):
+                    entries += 1
+                    if not self._options.filter_facts or self._candidates.may_write(info, method):
+                        writes += self._walk(info, method)
+            self.timings["walk"] += time.perf_counter() - start
+        except SourceError as error:
+            self._problems.append(Problem("unread", path, error.line, error.message))
+        except Exception as error:
+            what = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
+            self._problems.append(Problem("internal", path, None, what, traceback.format_exc()))
+        if file is not None:
+            file.syntax = {}
+        self._tidy()
+        return Scanned(
+            path,
+            self.loaded.get(absolute, b""),
+            file.facts.lines if file is not None else 0,
+            classes,
+            entries,
+            tuple(writes),
+            tuple(self._problems),
+            imports_of(file.facts) if file is not None else (),
+            self._suppressions.get(absolute, ()),
+        )
+
+    def _entries(self, info: ClassInfo) -> Iterator[Method]:
+        """The entry points of a module class, and its `__call__`, which runs around them."""
+        for name in (*sorted(self._options.entry_points), "__call__"):
+            method = info.method(name)
+            if method is not None:
+                yield method
+
+    def _walk(self, info: ClassInfo, method: Method) -> list[StateWrite]:
+        recorder = Recorder(f"{info.name}.{method.facts.name}")
+        try:
+            Walk(self._world, recorder).region(info, method)
+        except RecursionError:
+            where = method.owner.file.path
+            name = f"{info.name}.{method.facts.name}"
+            message = f"`{name}` is nested too deeply to be analysed in full; split its longest expression or if-chain"
+            if where in self._scope:
+                self._problems.append(Problem("unread", where, method.facts.line, message))
+        return [write for write in recorder.state_writes() if write.location.path in self._scope]
+
+    def _open(self, path: str, absolute: str) -> SourceFile:
+        """The file to scan, with its syntax at hand where it was not read before."""
+        known = self._project.known(absolute)
+        if known is not None:
+            return known
+        start = time.perf_counter()
+        file = self._read(path, absolute, keep=True)
+        self._project.add(file)
+        self.timings["facts"] += time.perf_counter() - start
+        return file
+
+    def _load(self, absolute: str) -> SourceFile | None:
+        """A file that a scanned one needs: what is wrong with it is not that one's matter."""
+        try:
+            return self._read(self._scope.shown(absolute), absolute, keep=False)
+        except SourceError:
+            return None
+
+    def _read(self, path: str, absolute: str, keep: bool) -> SourceFile:
+        source = self._given.get(absolute)
+        content = read_source(path) if source is None else source
+        self.loaded[absolute] = digest(content)
+        text = plain_line_ends(decode(content, path))
+        tree = _parse(text, path)
+        suppressions = read(text)
+        if suppressions:
+            self._suppressions[absolute] = suppressions
+        facts, functions = extract(path, text, tree, self._copies)
+        if source is not None or not os.path.isfile(path):
+            # What comes from a pipe comes once.
+            return SourceFile(path, facts, lambda: text, self._opened)
+        known = hash(text)
+        file = SourceFile(path, facts, lambda: self._again(path, known), self._opened)
+        if keep:
+            file.syntax = functions
+        return file
+
+    def _again(self, path: str, known: int) -> str:
+        """The text of a file whose facts are known already."""
+        try:
+            text = plain_line_ends(decode(read_source(path), path))
+            if hash(text) == known:
+                return text
+        except SourceError:
+            pass
+        if path not in self._changed:
+            self._changed.add(path)
+            self._problems.append(Problem("changed", path, None, CHANGED))
+        raise SourceError(path, None, CHANGED)
+
+    def _tidy(self) -> None:
+        self._since_tidy += 1
+        if self._since_tidy >= _TIDY:
+            self._since_tidy = 0
+            gc.collect()
+            # Facts stay, and need not be looked at again.
+            gc.freeze()
+
+
+@contextmanager
+def prepared() -> Iterator[None]:
+    """The state of the interpreter in which files are analysed.
+
+    Syntax trees hold no cycles: looking for garbage between millions of their nodes would only cost time.
+    """
+    enabled, limit = gc.isenabled(), sys.getrecursionlimit()
+    gc.disable()
+    sys.setrecursionlimit(max(limit, _RECURSION))
+    try:
+        with warnings.catch_warnings():
+            # What the parser warns of in a scanned file is another linter's matter.
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.setrecursionlimit(limit)
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+
+
+def _parse(text: str, path: str) -> ast.Module:
+    try:
+        return ast.parse(text, path)
+    except SyntaxError as error:
+        raise SourceError(path, error.lineno, error.msg) from None
+    except ValueError as error:
+        raise SourceError(path, None, str(error)) from None
+    except (RecursionError, MemoryError):
+        raise SourceError(path, None, "nested too deeply to parse") from None

@@ -1,0 +1,97 @@
+"""Which results of earlier scans still hold: those for which neither the file nor anything it depends on has changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from modelguard.errors import SourceError
+from modelguard.scan.analysis import Options, Scanned
+from modelguard.scan.cache import Cache, Imports, decode
+from modelguard.scan.dependencies import closures, digest, imported_files, imports_in
+from modelguard.scan.files import decode as decode_source
+from modelguard.scan.files import plain_line_ends, read_source
+from modelguard.scan.modules import ModuleFiles
+from modelguard.scan.scope import Scope
+
+
+class Recall:
+    """The files of a scan that share `options`, and what the cache holds of them."""
+
+    def __init__(self, cache: Cache, paths: Sequence[str], scope: Scope, roots: Sequence[str], options: Options) -> None:
+        self._cache = cache
+        self._paths = {os.path.abspath(path): path for path in paths}
+        self._scope = scope
+        self._roots = roots
+        self._options = options
+        self._run = digest(repr((roots, scope.signature, options)).encode("utf-8", "surrogatepass"))
+        self._files = cache.files()
+        self._digests: dict[str, bytes | None] = {}
+
+    def known(self) -> dict[str, Scanned]:
+        """The results that still hold, by path."""
+        results = self._cache.results(self._run)
+        if not results:
+            return {}
+        keys = self._keys({})
+        found = {}
+        for absolute, path in self._paths.items():
+            key, text = results.get(path, (None, b""))
+            if key is not None and key == keys.get(absolute):
+                scanned = decode(text)
+                if scanned is not None and scanned.path == path:
+                    found[path] = scanned
+        return found
+
+    def keep(self, scanned: Iterable[Scanned], loaded: Mapping[str, bytes]) -> None:
+        """Write new results. `loaded` are the hashes of all files as the scan read them.
+
+        Where one of them is another by now, nothing is kept: what was found may hold for neither.
+        """
+        fresh = [each for each in scanned if not each.problems]
+        known = {os.path.abspath(each.path): Imports(each.digest, each.imports) for each in fresh}
+        self._digests.clear()
+        keys = self._keys(known)
+        if any(self._digests.get(path, hashed) != hashed for path, hashed in loaded.items()):
+            return
+        new = {path: imports for path, imports in self._files.items() if path in self._digests}
+        self._cache.keep(self._run, new, [(keys[os.path.abspath(each.path)], each) for each in fresh])
+
+    def _keys(self, known: Mapping[str, Imports]) -> dict[str, bytes]:
+        """For each file the hash of what its result depends on; `known` are imports that were just found out."""
+        modules = ModuleFiles(self._roots, self._options.follow)
+        own: dict[str, bytes] = {}
+        imported: dict[str, list[str]] = {}
+        waiting = list(self._paths)
+        while waiting:
+            path = waiting.pop()
+            if path in imported:
+                continue
+            imports = self._imports(path, known)
+            shown = self._scope.shown(path)
+            imported[path] = imported_files(modules, shown, imports.wanted) if imports is not None else []
+            name = shown.encode("utf-8", "surrogateescape")
+            own[path] = digest(name, imports.digest if imports is not None else b"", bytes((shown in self._scope,)))
+            waiting.extend(imported[path])
+        return closures(own, imported)
+
+    def _imports(self, path: str, known: Mapping[str, Imports]) -> Imports | None:
+        """What the file at `path` imports now; None where it cannot be read."""
+        try:
+            content = read_source(path)
+        except SourceError:
+            self._digests[path] = None
+            return None
+        hashed = digest(content)
+        self._digests[path] = hashed
+        for source in (known, self._files):
+            found = source.get(path)
+            if found is not None and found.digest == hashed:
+                self._files[path] = found
+                return found
+        try:
+            wanted = imports_in(plain_line_ends(decode_source(content, path)))
+        except SourceError:
+            wanted = ()
+        self._files[path] = Imports(hashed, wanted)
+        return self._files[path]
