@@ -1562,3 +1562,85 @@ OTHERS = {
         init="self.store = config",
     ),
 }
+
+ASSIGNED = {
+    "a-function-of-the-file": whole("""
+        def step(self, x):
+            self.count += 1  # <- MG104 error self.count
+            return x * self.count
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+            forward = step
+    """),
+    "a-method-compiled": whole("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+            def _step(self, x):
+                self.count += 1  # <- MG104 error self.count
+                return x * self.count
+
+            forward = torch.compile(_step)
+    """),
+    "a-lambda": whole("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.seen = []
+
+            forward = lambda self, x: (self.seen.append(x), len(self.seen), x)  # <- MG105 error self.seen
+    """),
+    "below-the-class": whole("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+        def step(self, x):
+            self.count += 1  # <- MG104 error self.count
+            return x * self.count
+
+        Net.forward = step
+    """),
+    "what-a-factory-makes": whole("""
+        def make(scale):
+            def run(self, x):
+                self.total = self.total + x  # <- MG101 error self.total
+                return self.total * scale
+            return run
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("total", torch.zeros(1))
+
+        Net.forward = make(3)
+    """),
+    "in-a-base": whole("""
+        def step(self, x):
+            self.count += 1  # <- MG104 error self.count
+            return x * self.count
+
+        class Base(nn.Module):
+            forward = step
+
+        class Net(Base):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+    """),
+    "nothing-yet": whole("""
+        class Net(nn.Module):
+            forward = None
+
+            def step(self, x):
+                self.count = x
+                return x
+    """),
+}

@@ -28,7 +28,10 @@ print(*sorted(sys.modules), file=sys.stderr)
 sys.exit(status)
 """
 
-HEAVY = ("libcst", "rich", "msgspec", "pathspec", "logging", "concurrent.futures", "multiprocessing", "difflib", "json")
+HEAVY = (
+    *("libcst", "rich", "msgspec", "sqlite3", "pathspec", "tomllib", "concurrent.futures", "multiprocessing"),
+    *("logging", "difflib", "json", "pickle", "tempfile", "subprocess", "asyncio", "http", "socket", "numpy"),
+)
 
 
 def imported(*arguments: str) -> tuple[int, set[str]]:
@@ -48,6 +51,25 @@ def test_a_scan_of_a_clean_file_imports_little(clean_file: str) -> None:
     status, modules = imported("scan", clean_file)
     assert status == 0
     assert modules & {"torch", *HEAVY} == set()
+
+
+def test_other_files_of_a_project_import_no_more(clean_file: str) -> None:
+    folder = Path(clean_file).parent
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("*.log\n")
+    (folder / "pyproject.toml").write_text('[project]\nname = "double"\n')
+    for arguments in ([clean_file], [clean_file, "--force-exclude"], [clean_file, "--exclude", "build"]):
+        status, modules = imported("scan", *arguments)
+        assert (status, modules & {"torch", *HEAVY}) == (0, set())
+
+
+def test_what_git_ignores_by_plain_names_needs_no_matcher(clean_file: str) -> None:
+    folder = Path(clean_file).parent
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("# made by tools\nbuild/\n/dist\ndocs/_build\n!dist/keep.py\n")
+    assert "pathspec" not in imported("scan", str(folder))[1]
+    (folder / ".gitignore").write_text("*.log\n")
+    assert "pathspec" in imported("scan", str(folder))[1]
 
 
 def test_an_exclude_pattern_imports_the_matcher(clean_file: str) -> None:

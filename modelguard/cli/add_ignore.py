@@ -5,58 +5,94 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
+from errno import EACCES
 
 from modelguard.errors import ModelguardError, SourceError
-from modelguard.findings import Finding, ScanReport
+from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
 from modelguard.report.text import plural
+from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.scan.engine import SettingsFor
 from modelguard.scan.files import decode, encoding_of, read_source
 from modelguard.suppressions import add_ignores
+from modelguard.suppressions.applying import ABOUT_SUPPRESSIONS
+
+_GET_NO_COMMENT = ABOUT_SUPPRESSIONS | {UnparsableFile.code}
 
 
-def add_ignores_to_files(report: ScanReport, settings: SettingsFor, reason: str) -> str:
-    """Suppress the findings that fail the run, each file written as a whole or not at all; what was done, in a sentence."""
-    if not reason.strip() or "\n" in reason:
+def check_reason(reason: str) -> str:
+    """The reason, in one line that says something."""
+    if not any(char.isprintable() and not char.isspace() for char in reason) or len(reason.strip().splitlines()) > 1:
         raise ModelguardError("--add-ignore: say in one line why the findings are ignored, as in --add-ignore 'known, see #12'")
+    return reason.strip()
+
+
+def add_ignores_to_files(report: ScanReport, settings: SettingsFor, reason: str) -> tuple[str, tuple[Diagnostic, ...]]:
+    """Suppress the findings that fail the run, each file written as a whole or not at all.
+
+    Gives what was done, in a sentence, and which files could not be written; the others are.
+    """
     by_file: dict[str, list[Finding]] = {}
+    left: set[str] = set()
     for finding in report.findings:
         failing = settings.for_path(finding.location.path).fail_on
-        if failing is not None and finding.severity.at_least(failing):
+        if failing is None or not finding.severity.at_least(failing):
+            continue
+        if finding.code in _GET_NO_COMMENT:
+            left.add(finding.code)
+        else:
             by_file.setdefault(finding.location.path, []).append(finding)
     changed = added = 0
+    refused = []
     for path, findings in by_file.items():
         try:
-            source = read_source(path)
-            text = decode(source, path)
-        except SourceError:
-            # Its finding says so, and cannot be suppressed.
-            continue
-        result = add_ignores(text, findings, reason.strip())
-        if result != text:
-            _replace(path, result, encoding_of(source, path))
-            changed += 1
-            added += len({finding.location.line for finding in findings})
-    return f"modelguard: {plural(added, 'line')} suppressed in {plural(changed, 'file')}"
+            if _add(path, findings, reason):
+                changed += 1
+                added += len({finding.location.line for finding in findings})
+        except SourceError as error:
+            refused.append(Diagnostic(path, f"--add-ignore: {error.message}", severity=Severity.ERROR))
+    done = f"modelguard: {plural(added, 'line')} suppressed in {plural(changed, 'file')}"
+    if left:
+        done += f"; findings of {', '.join(sorted(left))} get no comment"
+    return done, tuple(refused)
 
 
-def _replace(path: str, text: str, encoding: str) -> None:
-    """Write a file beside the old one, and put it in its place: what reads it meanwhile sees one or the other."""
-    target = os.path.realpath(path)
+def _add(path: str, findings: list[Finding], reason: str) -> bool:
+    """Write the comments into one file; whether that changed it."""
+    if not os.path.isfile(path):
+        raise SourceError(path, None, "this is no regular file, so nothing can be written into it")
+    source = read_source(path)
+    text = decode(source, path)
+    result = add_ignores(text, findings, reason)
+    if result == text:
+        return False
+    encoding = encoding_of(source, path)
     try:
-        content = text.encode(encoding)
-    except UnicodeEncodeError as error:
-        wrong = f"{path}: --add-ignore: the reason has a character that {encoding}, the encoding of this file, lacks"
-        raise ModelguardError(wrong) from error
+        content = result.encode(encoding)
+    except UnicodeEncodeError:
+        raise SourceError(path, None, f"the reason has a character that {encoding}, the encoding of this file, lacks") from None
     try:
-        handle, partial = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".modelguard-")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-            os.chmod(partial, os.stat(target).st_mode & 0o7777)
-            os.replace(partial, target)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(partial)
-            raise
+        _replace(os.path.realpath(path), content)
     except OSError as error:
-        raise ModelguardError(f"{path}: --add-ignore: cannot write this file: {error.strerror}") from None
+        raise SourceError(path, None, f"cannot write this file: {(error.strerror or str(error)).lower()}") from None
+    return True
+
+
+def _replace(path: str, content: bytes) -> None:
+    """Write a file beside the old one, and put it in its place: what reads it meanwhile sees one or the other."""
+    if not os.access(path, os.W_OK):
+        # Taking its place would not ask for that.
+        raise PermissionError(EACCES, os.strerror(EACCES))
+    handle, partial = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".modelguard-")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        old, new = os.stat(path), os.stat(partial)
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+            with suppress(OSError):
+                os.chown(partial, old.st_uid, old.st_gid)
+        os.chmod(partial, old.st_mode & 0o7777)
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise

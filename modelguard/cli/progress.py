@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,8 @@ _PATIENCE = 1.0
 @contextmanager
 def progress_on_terminal(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Gives what is to be told of files done, of how many; None where nobody looks."""
-    if quiet or not sys.stderr.isatty():
+    # What cannot move its cursor keeps all that is written.
+    if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return
     bar = _Bar()
@@ -37,7 +39,7 @@ class _Bar:
 
     def show(self, done: int, total: int) -> None:
         if self._progress is None:
-            if time.monotonic() - self._start < _PATIENCE:
+            if done == total or time.monotonic() - self._start < _PATIENCE:
                 return
             self._progress = _opened(total)
         self._progress.update(self._progress.task_ids[0], completed=done, total=total)

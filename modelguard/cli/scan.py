@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 
 import click
 
@@ -12,13 +13,15 @@ from modelguard.cli import options
 from modelguard.cli.progress import progress_on_terminal
 from modelguard.cli.remarks import remark
 from modelguard.errors import ModelguardError
-from modelguard.findings import ScanReport, Severity
+from modelguard.findings import Diagnostic, ScanReport, Severity
 from modelguard.report import text
 from modelguard.scan.engine import scan_paths, scan_source
-from modelguard.settings import Settings
+from modelguard.scan.files import unscanned
 from modelguard.settings_files import Overrides, SettingsFiles
 
 CLEAN, FOUND, FAILED = 0, 1, 2
+
+_INPUT = "<stdin>"
 
 _LISTED = 5
 """Paths that a remark names: pre-commit hands over hundreds."""
@@ -97,7 +100,13 @@ def command(
         raise click.UsageError("--quiet and --verbose exclude each other")
     if statistics and output_format != "text":
         raise click.UsageError("--statistics is text; --output-format json has the same numbers in its findings")
-    _check_places(paths, output_file)
+    if add_ignore is not None:
+        from modelguard.cli.add_ignore import add_ignores_to_files, check_reason
+
+        if statistics or output_file is not None or output_format != "text":
+            raise click.UsageError("--add-ignore writes into files and prints no findings; ask for those in another run")
+        add_ignore = check_reason(add_ignore)
+    _check_places((*paths, stdin_filename) if stdin_filename is not None else paths, output_file)
     settings = SettingsFiles(
         Overrides(
             select=options.listed(select),
@@ -114,36 +123,48 @@ def command(
     )
     roots = paths or (os.curdir,)
     if roots == ("-",):
-        report = _scan_input(stdin_filename or "<stdin>", settings, force_exclude, add_ignore)
+        if add_ignore is not None:
+            raise click.UsageError("--add-ignore writes into files; standard input is none")
+        roots = (stdin_filename or _INPUT,)
+        report = _scan_input(roots[0], settings, force_exclude)
     elif "-" in roots or stdin_filename is not None:
         raise click.UsageError("standard input is scanned on its own: `modelguard scan --stdin-filename FILE -`")
     else:
         cache = None if no_cache else cache_dir or options.default_cache_dir(settings.for_path(roots[0]))
         with progress_on_terminal(quiet) as progress:
             report = scan_paths(roots, settings, jobs=jobs, cache=cache, force_exclude=force_exclude, progress=progress)
-    base = settings.for_path(roots[0] if roots != ("-",) else stdin_filename or os.curdir)
     if add_ignore is not None:
-        from modelguard.cli.add_ignore import add_ignores_to_files
-
-        remark(add_ignores_to_files(report, settings, add_ignore))
+        done, refused = add_ignores_to_files(report, settings, add_ignore)
+        report = replace(report, diagnostics=report.diagnostics + refused)
+        if not quiet:
+            remark(done)
         _remarks(report, roots, quiet, verbose)
         return FAILED if _is_incomplete(report) else CLEAN
     colored = _wants_color(color, output_file)
-    _write(_rendered(report, base, "statistics" if statistics else output_format, quiet, colored), output_file)
+    _write(_rendered(report, settings, "statistics" if statistics else output_format, quiet, colored), output_file)
     _remarks(report, roots, quiet, verbose)
     return FAILED if _is_incomplete(report) else FOUND if report.failing else CLEAN
 
 
-def _scan_input(path: str, settings: SettingsFiles, force_exclude: bool, add_ignore: str | None) -> ScanReport:
-    """Scan standard input."""
-    if add_ignore is not None:
-        raise click.UsageError("--add-ignore writes into files; standard input is none")
+def _scan_input(path: str, settings: SettingsFiles, force_exclude: bool) -> ScanReport:
+    """Scan standard input as the file at `path`."""
+    if os.path.isdir(path):
+        raise click.UsageError(f"--stdin-filename: {path!r} is a directory; name the file that standard input stands for")
+    if sys.stdin is None:
+        raise ModelguardError("standard input is closed")
+    reason = unscanned(path)
+    if reason is not None:
+        return ScanReport(diagnostics=(Diagnostic(path, reason),))
     if force_exclude:
         from modelguard.scan.excludes import leaves_out
 
-        if leaves_out(path, settings.for_path(path)):
+        if leaves_out(path, settings.for_path):
             return ScanReport()
-    return scan_source(sys.stdin.buffer.read(), path, settings)
+    try:
+        source = sys.stdin.buffer.read()
+    except OSError as error:
+        raise ModelguardError(f"cannot read standard input: {(error.strerror or str(error)).lower()}") from None
+    return scan_source(source, path, settings)
 
 
 def _check_places(paths: tuple[str, ...], output_file: str | None) -> None:
@@ -169,17 +190,15 @@ def _wants_color(color: str, output_file: str | None) -> bool:
     return not plain and sys.stdout.isatty()
 
 
-def _rendered(report: ScanReport, settings: Settings, output_format: str, quiet: bool, color: bool) -> str:
+def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, quiet: bool, color: bool) -> str:
     if output_format == "json":
         from modelguard.report import json
 
         return json.render(report)
-    # A note that fails the run must be seen.
-    show_notes = settings.show_notes or settings.fail_on is Severity.NOTE
     if output_format == "github":
         from modelguard.report import github
 
-        return github.render(report if show_notes else report.without_notes())
+        return github.render(_shown(report, settings))
     if output_format == "gitlab":
         from modelguard.report import gitlab
 
@@ -188,7 +207,20 @@ def _rendered(report: ScanReport, settings: Settings, output_format: str, quiet:
         from modelguard.report import statistics
 
         return statistics.render(report)
-    return text.render(report, show_notes=show_notes, summary=not quiet, color=color)
+    shown = _shown(report, settings)
+    notes = any(finding.severity is Severity.NOTE for finding in shown.findings)
+    # Where no note is shown, all are counted.
+    return text.render(shown if notes else report, show_notes=notes, summary=not quiet, color=color)
+
+
+def _shown(report: ScanReport, settings: SettingsFiles) -> ScanReport:
+    """The report without the notes that the settings of their files hide; those that fail the run are never hidden."""
+    findings = (
+        finding
+        for finding in report.findings
+        if finding.severity is not Severity.NOTE or settings.for_path(finding.location.path).show_notes
+    )
+    return replace(report, findings=tuple(findings))
 
 
 def _write(output: str, path: str | None) -> None:

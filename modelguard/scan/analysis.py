@@ -6,17 +6,19 @@ import ast
 import gc
 import os
 import sys
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from modelguard.errors import SourceError
 from modelguard.observation import StateWrite
 from modelguard.scan.candidates import Candidates
 from modelguard.scan.dependencies import Wanted, digest, imports_of
+from modelguard.scan.dependents import offered
 from modelguard.scan.facts import Copies, extract
 from modelguard.scan.files import decode, plain_line_ends, read_source
 from modelguard.scan.modules import ModuleFiles
@@ -30,7 +32,7 @@ from modelguard.suppressions.reading import Suppression
 _RECURSION = 6_000
 """Python frames allowed while a file is parsed and walked: deep, but not bottomless, input is looked at."""
 
-_TIDY = 32
+_TIDY = 8
 """Files after which the garbage of their walks is collected."""
 
 CHANGED = "this file changed while it was scanned; run the scan again"
@@ -48,8 +50,8 @@ class Options(NamedTuple):
 class Problem(NamedTuple):
     """Something that kept the analysis from a file, or from a part of it.
 
-    `kind` is `unread` for what cannot be read or parsed, `changed` for a file that is another by now, `internal` for a fault of
-    modelguard's own, with the traceback as `detail`.
+    `kind` is `unread` for what cannot be read or parsed, `partly` for what is too much to be followed to its end, `changed` for a
+    file that is another by now, `internal` for a fault of modelguard's own, with the traceback as `detail`.
     """
 
     kind: str
@@ -60,7 +62,10 @@ class Problem(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What was found in one file: the writes of its entry points, wherever in the project they lie."""
+    """What was found in one file: the writes of its entry points, wherever in the project they lie.
+
+    `offers` are its classes and functions by which other files may reach writes in it.
+    """
 
     path: str
     digest: bytes
@@ -70,6 +75,7 @@ class Scanned(NamedTuple):
     writes: tuple[StateWrite, ...]
     problems: tuple[Problem, ...]
     imports: tuple[Wanted, ...]
+    offers: tuple[str, ...]
     suppressions: tuple[Suppression, ...]
 
 
@@ -111,10 +117,10 @@ class Analysis:
                 if not info.is_module:
                     continue
                 classes += 1
-                for method in self._entries(info):
+                for name, method in self._entries(info):
                     entries += 1
-                    if not self._options.filter_facts or self._candidates.may_write(info, method):
-                        writes += self._walk(info, method)
+                    if method is None or not self._options.filter_facts or self._candidates.may_write(info, method):
+                        writes += self._walk(info, name, method)
             self.timings["walk"] += time.perf_counter() - start
         except SourceError as error:
             self._problems.append(Problem("unread", path, error.line, error.message))
@@ -133,26 +139,33 @@ class Analysis:
             tuple(writes),
             tuple(self._problems),
             imports_of(file.facts) if file is not None else (),
+            offered(file.facts, self._options.entry_points) if file is not None else (),
             self._suppressions.get(absolute, ()),
         )
 
-    def _entries(self, info: ClassInfo) -> Iterator[Method]:
-        """The entry points of a module class, and its `__call__`, which runs around them."""
+    def _entries(self, info: ClassInfo) -> Iterator[tuple[str, Method | None]]:
+        """The entry points of a module class, and its `__call__`, which runs around them; None for one that is assigned."""
         for name in (*sorted(self._options.entry_points), "__call__"):
             method = info.method(name)
             if method is not None:
-                yield method
+                yield name, method
+            if info.assigning(name) is not None:
+                yield name, None
 
-    def _walk(self, info: ClassInfo, method: Method) -> list[StateWrite]:
-        recorder = Recorder(f"{info.name}.{method.facts.name}")
+    def _walk(self, info: ClassInfo, name: str, method: Method | None) -> list[StateWrite]:
+        label = f"{info.name}.{name}"
+        recorder = Recorder(label)
+        walk = Walk(self._world, recorder)
+        message = None
         try:
-            Walk(self._world, recorder).region(info, method)
+            walk.region(info, name, method)
         except RecursionError:
-            where = method.owner.file.path
-            name = f"{info.name}.{method.facts.name}"
-            message = f"`{name}` is nested too deeply to be analysed in full; split its longest expression or if-chain"
-            if where in self._scope:
-                self._problems.append(Problem("unread", where, method.facts.line, message))
+            message = f"`{label}` is nested too deeply to be analysed in full; split its longest expression or if-chain"
+        if walk.cut_short:
+            message = f"`{label}` makes too many calls to be followed in full; what the last of them write is not seen"
+        where, line = (method.owner.file.path, method.facts.line) if method is not None else (info.file.path, info.facts.line)
+        if message is not None and where in self._scope:
+            self._problems.append(Problem("partly", where, line, message))
         return [write for write in recorder.state_writes() if write.location.path in self._scope]
 
     def _open(self, path: str, absolute: str) -> SourceFile:
@@ -214,25 +227,44 @@ class Analysis:
             gc.freeze()
 
 
-@contextmanager
-def prepared() -> Iterator[None]:
-    """The state of the interpreter in which files are analysed.
+class _Prepared:
+    """The state of the interpreter in which files are analysed, shared by the threads that are at it."""
 
-    Syntax trees hold no cycles: looking for garbage between millions of their nodes would only cost time.
-    """
-    enabled, limit = gc.isenabled(), sys.getrecursionlimit()
-    gc.disable()
-    sys.setrecursionlimit(max(limit, _RECURSION))
-    try:
-        with warnings.catch_warnings():
-            # What the parser warns of in a scanned file is another linter's matter.
-            warnings.simplefilter("ignore")
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._undo = ExitStack()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._enter()
+        try:
             yield
-    finally:
-        sys.setrecursionlimit(limit)
-        gc.unfreeze()
-        if enabled:
-            gc.enable()
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    self._undo.close()
+
+    def _enter(self) -> None:
+        limit = sys.getrecursionlimit()
+        self._undo.callback(sys.setrecursionlimit, limit)
+        sys.setrecursionlimit(max(limit, _RECURSION))
+        self._undo.callback(gc.unfreeze)
+        # Syntax trees hold no cycles: looking for garbage between millions of their nodes would only cost time.
+        if gc.isenabled():
+            self._undo.callback(gc.enable)
+            gc.disable()
+        self._undo.enter_context(warnings.catch_warnings())
+        # What the parser warns of in a scanned file is another linter's matter.
+        warnings.simplefilter("ignore")
+
+
+prepared = _Prepared()
+"""A context in which to scan: `with prepared(): ...`."""
 
 
 def _parse(text: str, path: str) -> ast.Module:

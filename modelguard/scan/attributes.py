@@ -15,6 +15,7 @@ from modelguard.scan.project import (
     Method,
     Project,
     SourceFile,
+    cut_offset,
     parse_lines,
 )
 from modelguard.scan.values import NOTHING, ClassObject, External, Value, join, join_all
@@ -101,14 +102,15 @@ def instance_of(info: ClassInfo | ExternalClass) -> Value:
 class Attributes:
     """Declared attributes, by class and name, worked out when first asked for.
 
-    `stored_by` says what a method binds on its first parameter; `evaluate` what an expression at a file's top level means.
+    `stored_by` says what a method binds on its first parameter; `evaluate` what an expression at a file's top level or in a class
+    body means, given what to add to its line numbers.
     """
 
     def __init__(
         self,
         project: Project,
         stored_by: Callable[[Method], dict[str, Value]],
-        evaluate: Callable[[SourceFile, ast.expr, ClassInfo | None], Value],
+        evaluate: Callable[[SourceFile, ast.expr, int, ClassInfo | None], Value],
     ) -> None:
         self._project = project
         self._stored_by = stored_by
@@ -190,19 +192,22 @@ class Attributes:
         return found
 
     def _statement_value(self, file: SourceFile, start: int, end: int, name: str, owner: ClassInfo | None) -> Value:
+        offset = cut_offset(file, start)
         for node in parse_lines(file, start, end):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
                 declared = self.annotation(file, node.annotation)
                 if node.value is None:
                     return declared
-                value = self._evaluate(file, node.value, owner)
+                value = self._evaluate(file, node.value, offset, owner)
                 return join(declared, value) if declared.kinds != Kind.UNKNOWN else value
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name) and target.id == name:
-                        return self._evaluate(file, node.value, owner)
+                        return self._evaluate(file, node.value, offset, owner)
+                    if owner is not None and isinstance(target, ast.Attribute) and target.attr == name:
+                        return self._evaluate(file, node.value, offset, None)
                     if isinstance(target, (ast.Tuple, ast.List)):
-                        value = self._evaluate(file, node.value, owner)
+                        value = self._evaluate(file, node.value, offset, owner)
                         for index, item in enumerate(target.elts):
                             if isinstance(item, ast.Name) and item.id == name:
                                 exact = value.items is not None and len(value.items) == len(target.elts)

@@ -19,7 +19,7 @@ _STATEMENT = re.compile(
     r"|import[^\S\n]+((?:[^\n#;\\]|\\\n)*))",
     re.MULTILINE,
 )
-_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_NAME = re.compile(r"\*|[A-Za-z_][\w.]*")
 
 
 class Wanted(NamedTuple):
@@ -67,9 +67,10 @@ def imports_in(text: str) -> tuple[Wanted, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def imported_files(modules: ModuleFiles, path: str, wanted: Iterable[Wanted]) -> list[str]:
-    """The absolute paths of the files that `wanted` means in the file at `path`."""
+def imported_files(modules: ModuleFiles, path: str, wanted: Iterable[Wanted], below: Iterable[str] = ()) -> list[str]:
+    """The absolute paths of the files that `wanted`, and the modules `below` a package, mean in the file at `path`."""
     files = {found for each in wanted for found in _files(modules, path, each)}
+    files.update(_submodules(modules, os.path.dirname(os.path.abspath(path)), below))
     files.discard(os.path.abspath(path))
     return sorted(files)
 
@@ -78,15 +79,19 @@ def _files(modules: ModuleFiles, path: str, wanted: Wanted) -> Iterator[str]:
     found = modules.of(path, wanted.module, wanted.level)
     if found is not None:
         yield found
-        if wanted.names and os.path.basename(found) == "__init__.py":
-            for name in wanted.names:
-                below = modules.below(os.path.dirname(found), name)
-                if below is not None:
-                    yield below
+        if os.path.basename(found) == "__init__.py":
+            yield from _submodules(modules, os.path.dirname(found), wanted.names)
     if not wanted.names:
         package = wanted.module.rpartition(".")[0]
         if package:
             yield from _files(modules, path, Wanted(package, 0, ()))
+
+
+def _submodules(modules: ModuleFiles, folder: str, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        found = modules.below(folder, name)
+        if found is not None:
+            yield found
 
 
 def closures(own: Mapping[str, bytes], imported: Mapping[str, Sequence[str]]) -> dict[str, bytes]:

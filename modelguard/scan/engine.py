@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _WORTH_SHARING = 1_500_000
 """Bytes of source from which a second process saves more than it costs."""
 
+_MOST_OTHERS = 50
+"""Files that are scanned because they may reach into those that were named: a run over a few files must stay short."""
+
 _WORTH_RECALLING = 20
 """Files from which looking into the cache costs less than scanning them."""
 
@@ -107,17 +110,36 @@ class _Scan:
         self._roots = tuple(os.path.dirname(path) if path in named else path for path in names)
         whole = settings.for_path(named[0]) if named else None
         # A file that is named stands for its project: what it needs is followed there as if all of that were scanned.
-        self._scope = (
-            Scope(self._files, _project_root(named[0], whole), whole.exclude) if whole is not None else Scope(self._files)
-        )
+        project = _project(named[0], whole) if whole is not None else None
+        if whole is not None:
+            self._scope = Scope(self._files, project or _surroundings(named[0]), whole.exclude)
+        else:
+            self._scope = Scope(self._files)
+        self._project = project if len(named) == len(names) else None
+        """Where other files lie that may reach into the ones named; None where folders are scanned."""
         self._scanned: dict[str, Scanned] = {}
+        self._others: tuple[str, ...] = ()
         self._loaded: dict[str, bytes] = {}
         self._timings: dict[str, float] = {}
 
     def run(self, jobs: int | None, executor: Executor | None, cache: str | None) -> None:
         """Find out about every file, from the cache or anew."""
+        self._scan_all(self._files, jobs, executor, cache)
+        offers = {name for each in self._scanned.values() for name in each.offers}
+        if self._project is not None and offers:
+            from modelguard.scan.dependents import dependents
+
+            others = dependents(offers, self._project, self._files, self._settings.for_path)
+            self._others = tuple(map(self._scope.shown, others[:_MOST_OTHERS]))
+            if len(others) > _MOST_OTHERS:
+                left = len(others) - _MOST_OTHERS
+                message = f"{left} more files here may reach into those named, and were not scanned; scan this folder as a whole"
+                self._diagnostics.append(Diagnostic(self._scope.shown(self._project), message, severity=Severity.NOTE))
+            self._scan_all(self._others, jobs, executor, cache)
+
+    def _scan_all(self, files: Sequence[str], jobs: int | None, executor: Executor | None, cache: str | None) -> None:
         groups: dict[Options, list[str]] = {}
-        for path in self._files:
+        for path in files:
             settings = self._settings.for_path(path)
             options = Options(settings.entry_points, settings.module_bases, settings.follow, settings.filter_facts)
             groups.setdefault(options, []).append(path)
@@ -178,11 +200,12 @@ class _Scan:
         """Judge what was seen."""
         start = time.perf_counter()
         scanned = [self._scanned[path] for path in self._files]
+        others = [self._scanned[path] for path in self._others]
         by_file: dict[str, list[Finding]] = {path: [] for path in self._files}
         for problem in dict.fromkeys(problem for each in scanned for problem in each.problems):
             self._take(problem, by_file)
         merged: dict[tuple[object, ...], StateWrite] = {}
-        for each in scanned:
+        for each in sorted((*scanned, *others), key=lambda each: each.path):
             for write in each.writes:
                 if write.location.path in by_file:
                     merge(merged, write)
@@ -232,15 +255,14 @@ class _Scan:
 
     def _take(self, problem: Problem, by_file: Mapping[str, list[Finding]]) -> None:
         """Report what kept the analysis from a file that is scanned."""
-        if problem.kind == "unread":
+        message = problem.message
+        if problem.kind in ("unread", "partly"):
             if problem.path in by_file:
                 rule, line = UnparsableFile, problem.line or 1
+                said = rule.message(message) if problem.kind == "unread" else message
                 location = Location(problem.path, line, 1, line, 1)
-                by_file[problem.path].append(
-                    Finding(rule.code, rule.name, rule.severity, rule.message(problem.message), location)
-                )
+                by_file[problem.path].append(Finding(rule.code, rule.name, rule.severity, said, location))
             return
-        message = problem.message
         if problem.kind == "internal":
             message = f"internal error, so that this file was not scanned: {message}; run with --verbose for the traceback"
         self._diagnostics.append(Diagnostic(problem.path, message, severity=Severity.ERROR, detail=problem.detail))
@@ -265,17 +287,20 @@ def _size(paths: Sequence[str]) -> int:
     return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
 
 
-def _project_root(path: str, settings: Settings) -> str:
-    """The folder of the project that a file belongs to: of its settings, its repository, or the working directory."""
-    folder = os.path.dirname(os.path.abspath(path))
+def _project(path: str, settings: Settings) -> str | None:
+    """The folder of the project that a file belongs to: that of its settings, or the top of its repository."""
     if settings.root is not None:
         return settings.root
-    here = os.getcwd()
-    above = folder
-    while True:
-        if os.path.exists(os.path.join(above, ".git")):
-            return above
-        parent = os.path.dirname(above)
-        if parent == above:
-            return here if folder.startswith(here.rstrip(os.sep) + os.sep) else folder
-        above = parent
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.exists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+    return folder
+
+
+def _surroundings(path: str) -> str:
+    """The folder whose files count as a file's own project where there is no sign of one."""
+    here, folder = os.getcwd(), os.path.dirname(os.path.abspath(path))
+    return here if folder.startswith(here.rstrip(os.sep) + os.sep) else folder

@@ -135,7 +135,8 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 class _Text(NamedTuple):
     """What the text of a function says, wherever it stands; `own` is None where any name may be taken off the first parameter."""
 
-    seen: Seen
+    stores: dict[str, bool]
+    inner: list[ast.stmt]
     attributes: frozenset[str]
     words: tuple[str, ...]
     own: frozenset[str] | None
@@ -147,26 +148,36 @@ class _Text(NamedTuple):
     memoisers: tuple[str, ...]
     hands: dict[str, int]
     moves: frozenset[str]
+    fills: bool
     borrows: frozenset[str]
+    hands_out: bool
+    states: frozenset[str]
+    lent: dict[str, set[str]]
     arguments: frozenset[str]
+    nests: bool
 
 
 class Copies:
     """What is known of functions by their text: models are copied from each other, and so are two in five of their functions."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, bool], list[tuple[frozenset[str], frozenset[str], _Text]]] = {}
+        self._known: dict[object, list[tuple[frozenset[str], frozenset[str], _Text]]] = {}
+        self._sets: dict[frozenset[str], frozenset[str]] = {}
 
-    def find(self, key: tuple[str, str, bool], children: AbstractSet[str]) -> _Text | None:
-        """What is known of a function by its name, its text and whether it is a method, in a class with these children."""
+    def find(self, key: object, children: AbstractSet[str]) -> _Text | None:
+        """What is known of a function under a key made of its text, in a class with these children."""
         for asked, answered, found in self._known.get(key, ()):
             if asked & children == answered:
                 return found
         return None
 
-    def keep(self, key: tuple[str, str, bool], children: AbstractSet[str], asked: frozenset[str], found: _Text) -> None:
+    def keep(self, key: object, children: AbstractSet[str], asked: frozenset[str], found: _Text) -> None:
         """Remember what was found."""
         self._known.setdefault(key, []).append((asked, asked & children, found))
+
+    def share(self, names: frozenset[str]) -> frozenset[str]:
+        """The same names, held once for all functions that have them."""
+        return self._sets.setdefault(names, names)
 
 
 def extract(path: str, text: str, tree: ast.Module, copies: Copies) -> tuple[FileFacts, dict[int, FunctionNode]]:
@@ -193,10 +204,15 @@ class _Extractor:
         self.functions: dict[str, FunctionFacts] = {}
         self.globals: dict[str, tuple[int, int]] = {}
         self.aliases: dict[str, frozenset[str]] = {}
+        self.patches: list[tuple[str, str, ast.Assign]] = []
         self.pending: list[tuple[dict[str, FunctionFacts], str, FunctionNode, str, bool]] = []
 
     def run(self, tree: ast.Module) -> FileFacts:
         self._body(tree.body, "", self.functions, self.globals, self.imports, self.aliases)
+        for name, attribute, assignment in self.patches:
+            if name in self.classes:
+                # `Net.forward = step`, below the class: as if its body said so.
+                self._bind(attribute, assignment, self.classes[name].attributes, self.classes[name].aliases)
         children: dict[int, AbstractSet[str]] = {}
         examined: list[_Text] = []
         # A constructor comes before the methods that use what it binds; what is found inside functions is appended on the way.
@@ -204,11 +220,11 @@ class _Extractor:
         for owner, key, node, qualname, is_method in order:
             said = self._said(node, is_method, children.get(id(owner), NO_NAMES))
             if key == "__init__":
-                children[id(owner)] = said.seen.stores.keys()
+                children[id(owner)] = said.stores.keys()
             examined.append(said)
-            if said.seen.inner:
+            if said.inner:
                 before = len(self.pending)
-                self._body(said.seen.inner, qualname + ".<locals>.", {}, {}, self.local_imports)
+                self._body(said.inner, qualname + ".<locals>.", {}, {}, self.local_imports)
                 order.extend(sorted(self.pending[before:], key=_constructors_first))
         for name, found in self.local_imports.items():
             self.imports.setdefault(name, found)
@@ -253,19 +269,24 @@ class _Extractor:
                 self._import(node, imports)
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
+                    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and not prefix:
+                        self.patches.append((target.value.id, target.attr, node))
                     for name in _bound_names(target):
-                        names[name] = (node.lineno, node.end_lineno or node.lineno)
-                        if aliases is not None and isinstance(
-                            node.value, (ast.Call, ast.Name, ast.Attribute, ast.Lambda, ast.IfExp)
-                        ):
-                            text = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
-                            aliases[name] = frozenset(_IDENTIFIER.findall(text)) - {name}
+                        self._bind(name, node, names, aliases)
             elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
                 if isinstance(node.target, ast.Name):
                     names.setdefault(node.target.id, (node.lineno, node.end_lineno or node.lineno))
             else:
                 for inner in blocks(node):
                     work.extend(reversed(inner))
+
+    def _bind(
+        self, name: str, node: ast.Assign, names: dict[str, tuple[int, int]], aliases: dict[str, frozenset[str]] | None
+    ) -> None:
+        names[name] = (node.lineno, node.end_lineno or node.lineno)
+        if aliases is not None and isinstance(node.value, (ast.Call, ast.Name, ast.Attribute, ast.Lambda, ast.IfExp)):
+            text = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
+            aliases[name] = frozenset(_IDENTIFIER.findall(text)) - {name}
 
     def _class(self, node: ast.ClassDef, prefix: str) -> None:
         qualname = prefix + node.name
@@ -311,24 +332,24 @@ class _Extractor:
         if alone and isinstance(start, ast.Expr) and isinstance(start.value, ast.Constant) and isinstance(start.value.value, str):
             del lines[start.lineno - first : end + 1 - first]
         text = "\n".join(lines)
-        key = (node.name, text, is_method)
+        key = (node.name, is_method, len(text), hash(text))
         known = self.copies.find(key, children)
         if known is None:
             seen, asked = examine(node, is_method, children)
             known = _read(node, text, seen)
-            if not seen.inner:
+            if not known.inner:
                 self.copies.keep(key, children, asked, known)
         return known
 
     def _function(self, node: FunctionNode, qualname: str, known: set[str], said: _Text) -> FunctionFacts:
         first, last = _lines_of(node)
-        seen = said.seen
         names = said.attributes.union(known.intersection(said.words))
         if said.items:
             names |= _ITEM_METHODS
         own = names if said.own is None else said.own | (names & _ITEM_METHODS)
         if said.supers:
             own |= said.supers
+        names, own = self.copies.share(names), self.copies.share(own)
         passes = NO_NAMES
         if said.uncalled:
             passes = frozenset(
@@ -342,19 +363,19 @@ class _Extractor:
             tuple(dotted(item) for item in node.decorator_list),
             names,
             own,
-            seen.stores,
+            said.stores,
             said.declares,
             said.may_write,
             said.memoisers,
             said.hands,
-            seen.fills,
+            said.fills,
             said.moves,
             said.borrows,
-            seen.hands_out,
-            seen.states,
-            seen.borrowed,
+            said.hands_out,
+            said.states,
+            said.lent,
             said.arguments,
-            seen.nests,
+            said.nests,
             passes,
         )
 
@@ -402,21 +423,27 @@ def _read(node: FunctionNode, text: str, seen: Seen) -> _Text:
     if "self" in words and not naming and not _renames_self(text):
         own = frozenset(map(intern, _OWN.findall(text)))
     return _Text(
-        seen,
+        stores=seen.stores,
+        inner=seen.inner,
         # `getattr(self, "step")(x)`: a name in a string is a name too.
-        frozenset(attributes | words if naming else attributes),
-        tuple(words),
-        own,
-        f"{seen.owner}[" in text,
-        frozenset(_SUPER.findall(text)) if "super" in words else NO_NAMES,
-        frozenset(words.intersection(_NOT_CALLED.findall(text))) if node.name == "__init__" else NO_NAMES,
-        not _DECLARES.isdisjoint(words),
-        may_write,
-        tuple(name for name in map(dotted, node.decorator_list) if _MEMOISED.search(name)),
-        {name: places.get(name, -1) for name in handed},
-        moves,
-        frozenset(borrows),
-        frozenset(seen.arguments),
+        attributes=frozenset(attributes | words if naming else attributes),
+        words=tuple(words),
+        own=own,
+        items=f"{seen.owner}[" in text,
+        supers=frozenset(_SUPER.findall(text)) if "super" in words else NO_NAMES,
+        uncalled=frozenset(words.intersection(_NOT_CALLED.findall(text))) if node.name == "__init__" else NO_NAMES,
+        declares=not _DECLARES.isdisjoint(words),
+        may_write=may_write,
+        memoisers=tuple(name for name in map(dotted, node.decorator_list) if _MEMOISED.search(name)),
+        hands={name: places.get(name, -1) for name in handed},
+        moves=moves,
+        fills=seen.fills,
+        borrows=frozenset(borrows),
+        hands_out=seen.hands_out,
+        states=seen.states,
+        lent=seen.borrowed,
+        arguments=frozenset(seen.arguments),
+        nests=seen.nests,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ _UNSCANNED = {
     _NOTEBOOK: "skipped: notebooks are not scanned yet",
     ".pyi": "skipped: a stub holds no code that runs; name the module itself",
 }
+_NOBODY_WRITES = 10.0
+"""Seconds to wait for somebody who writes into a pipe."""
+
 _DECLARE = "save it as UTF-8, or declare its encoding in the first line: # -*- coding: latin-1 -*-"
 
 
@@ -41,12 +45,23 @@ def discover(
     ways lead to is taken once, by a way that follows no link where there is one.
     """
     walk = _Walk(for_path)
-    roots = {os.path.normpath(os.fspath(path)) for path in paths}
+    roots = {_normal(os.fspath(path)) for path in paths}
     for root in sorted(roots, key=lambda root: (len(root), root)):
-        if not (force_exclude and leaves_out(root, for_path(root))):
+        if not (force_exclude and leaves_out(root, for_path)):
             walk.add_root(root)
     walk.follow_links()
     return Discovery(tuple(sorted(walk.found.values())), tuple(walk.diagnostics))
+
+
+def unscanned(path: str) -> str | None:
+    """Why a file of this name is not scanned, even if it is named on its own; None for all others."""
+    return _UNSCANNED.get(os.path.splitext(path)[1])
+
+
+def _normal(path: str) -> str:
+    """`path` without detours; where a `..` leads back through a link, that is not the way it came."""
+    normal = os.path.normpath(path)
+    return path if os.pardir in path and os.path.realpath(path) != os.path.realpath(normal) else normal
 
 
 class _Walk:
@@ -57,6 +72,7 @@ class _Walk:
         """Real path to the path to show."""
         self.diagnostics: list[Diagnostic] = []
         self._for_path = for_path
+        self._here = os.path.realpath(os.curdir)
         self._seen = 0
         self._notebooks = 0
         self._directories: set[str] = set()
@@ -66,11 +82,11 @@ class _Walk:
         if os.path.isdir(path):
             self._add_directory(path)
         elif os.path.exists(path):
-            kind = _UNSCANNED.get(os.path.splitext(path)[1])
-            if kind is None:
+            reason = unscanned(path)
+            if reason is None:
                 self._add_file(path, os.path.realpath(path))
             else:
-                self.diagnostics.append(Diagnostic(path, kind))
+                self.diagnostics.append(Diagnostic(path, reason))
         elif os.path.islink(path):
             self._refuse(path, f"this link leads nowhere: {os.readlink(path)} does not exist")
         else:
@@ -103,15 +119,19 @@ class _Walk:
         elif not path.endswith(_SUFFIX):
             return
         elif os.path.isfile(real):
-            self.found.setdefault(real, path)
+            self._add_file(path, real)
         elif not os.path.basename(path).startswith(".#"):  # Emacs' locks are links that lead nowhere.
             self.diagnostics.append(Diagnostic(path, "this link leads nowhere, or in a circle; remove or exclude it"))
 
     def _add_file(self, path: str, real: str) -> None:
         self._seen += 1
         known = self.found.get(real)
-        if known is None or (len(path), path) < (len(known), known):
+        if known is None or self._detour(path, real) < self._detour(known, real):
             self.found[real] = path
+
+    def _detour(self, path: str, real: str) -> tuple[bool, int, str]:
+        """By how much a path to the file `real` is worse than another: it follows a link, it is longer, or it comes later."""
+        return os.path.normpath(os.path.join(self._here, path)) != real, len(path), path
 
     def _add_tree(self, path: str, real: str, excludes: Excludes) -> None:
         pending = [(path, real)]
@@ -131,13 +151,13 @@ class _Walk:
                 shown = entry.name if path == os.curdir else os.path.join(path, entry.name)
                 if entry.is_symlink():
                     is_directory = os.path.isdir(shown)
-                    if (entry.name.endswith(_SUFFIX) or is_directory) and not excluded(entry.name, shown, is_directory):
+                    if (entry.name.endswith(_SUFFIX) or is_directory) and not excluded(entry.name, is_directory):
                         self._seen += 1
                         self._links.append((shown, excludes))
                 elif entry.is_dir():
-                    if not excluded(entry.name, shown, True):
+                    if not excluded(entry.name, True):
                         pending.append((shown, os.path.join(real, entry.name)))
-                elif entry.name.endswith((_SUFFIX, _NOTEBOOK)) and entry.is_file() and not excluded(entry.name, shown, False):
+                elif entry.name.endswith((_SUFFIX, _NOTEBOOK)) and entry.is_file() and not excluded(entry.name, False):
                     if entry.name.endswith(_NOTEBOOK):
                         self._notebooks += 1
                     else:
@@ -150,11 +170,27 @@ class _Walk:
 def read_source(path: str) -> bytes:
     """The bytes of a file."""
     try:
+        if hasattr(os, "O_NONBLOCK") and stat.S_ISFIFO(os.stat(path).st_mode):
+            return _read_pipe(path)
         with open(path, "rb") as stream:
             return stream.read()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise SourceError(path, None, f"cannot read this file: {reason}; check its permissions or exclude it") from None
+
+
+def _read_pipe(path: str) -> bytes:
+    """All that comes out of a pipe, which nobody has to have opened for writing yet, but somebody must soon."""
+    import select
+
+    # Opened in the usual way, a pipe that nobody ever writes into would be waited for for ever.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as stream:
+        waiting, _, _ = select.select([stream], [], [], _NOBODY_WRITES)
+        start = stream.read(1)
+        if not waiting and start == b"":
+            raise SourceError(path, None, f"nobody wrote into this pipe in {_NOBODY_WRITES:g} seconds; start its writer first")
+        os.set_blocking(stream.fileno(), True)
+        return (start or b"") + stream.read()
 
 
 def decode(source: bytes, path: str = "<unknown>") -> str:

@@ -327,6 +327,18 @@ def _nullcontext(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast
     return Value(Kind.LIST, element=args[0] if args else NONE)
 
 
+_COMPILERS = ("torch.compile", "torch.compiler.disable", "torch.jit.script", "torch.jit.ignore", "torch.jit.unused")
+
+
+def _compiled(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
+    """`torch.compile(step)` is `step`, as far as state goes; what is no function of the project is handed over."""
+    if args and any(isinstance(item, Function) for item in args[0].objects):
+        return args[0]
+    if args:
+        return _torch(walk, "torch.compile", "compile", args, kwargs, node)
+    return Value(Kind.FUNCTION, objects=(External("torch.compile"),))
+
+
 def _wraps(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
     return Value(Kind.FUNCTION, objects=(External("functools.wraps()"),))
 
@@ -365,6 +377,7 @@ _FUNCTIONS: dict[str, Callable[[Expressions, Arguments, Keywords, ast.AST], Valu
     "functools.partial": _partial,
     "functools.partialmethod": _partial,
     "functools.wraps": _wraps,
+    **dict.fromkeys(_COMPILERS, _compiled),
     "functools.lru_cache": _memoise,
     "functools.cache": _memoise,
     "functools.reduce": _reduce,

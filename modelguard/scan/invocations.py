@@ -164,6 +164,7 @@ class Invocations(Statements):
             args = [function.bound, *args]
         limit = _DEPTH if self.recorder is not None else _DECLARING_DEPTH
         if len(self.stack) >= limit or self.statements > _STATEMENTS:
+            self.cut_short = self.cut_short or (self.recorder is not None and function.file.path in self.world.inside)
             self.pass_out(args, kwargs)
             return Value(Kind.UNKNOWN, inputs=any_inputs(args, kwargs))
         # One wrapper around two methods is two functions: what they close over differs.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, nullcontext
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from modelguard.scan.analysis import Analysis, Options, Scanned, prepared
@@ -39,23 +37,30 @@ class Piece(NamedTuple):
     loaded: dict[str, bytes]
 
 
-_kept = threading.local()
-"""What a worker keeps from one piece of a scan to the next: the analysis, with all that it has read."""
+_kept: dict[int, tuple[str, Analysis]] = {}
+"""What each thread keeps from one piece of a scan to the next: the scan, and the analysis with all that it has read."""
 
 
 def run(task: Task) -> Piece:
     """Scan a piece."""
-    known: tuple[str, Analysis] | None = getattr(_kept, "analysis", None)
-    if known is None or known[0] != task.scan:
-        known = (task.scan, Analysis(task.scope, task.roots, task.options))
-        _kept.analysis = known
-    analysis = known[1]
+    thread = threading.get_ident()
+    scan, analysis = _kept.get(thread, ("", None))
+    if analysis is None or scan != task.scan:
+        analysis = Analysis(task.scope, task.roots, task.options)
+        _kept[thread] = (task.scan, analysis)
     before = dict(analysis.timings)
-    # A process of the scan's own is prepared once and for all: between pieces, its facts stay where they are.
-    with nullcontext() if not gc.isenabled() else prepared():
+    with prepared():
         scanned = tuple(analysis.scan(path) for path in task.paths)
     spent = {stage: seconds - before[stage] for stage, seconds in analysis.timings.items()}
     return Piece(scanned, spent, dict(analysis.loaded))
+
+
+def _forget(tasks: Sequence[Task]) -> None:
+    """Let go of what the threads of this process, if it was them, read for these pieces."""
+    scans = {task.scan for task in tasks}
+    for thread, (scan, _) in list(_kept.items()):
+        if scan in scans:
+            _kept.pop(thread, None)
 
 
 _for_good = ExitStack()
@@ -72,36 +77,44 @@ def tasks(paths: Sequence[str], scope: Scope, roots: tuple[str, ...], options: O
 
 
 def spread(tasks: Sequence[Task], done: Done, executor: Executor | None, jobs: int) -> list[Task]:
-    """Run `tasks` by `executor`, or else by `jobs` processes; returns the tasks that were lost with a process that was killed."""
-    if executor is not None:
-        return _run_all(tasks, executor, done)
-    pool = _processes(min(jobs, len(tasks)))
-    try:
-        return _run_all(tasks, pool, done)
-    finally:
-        _stop(pool)
-
-
-def _run_all(tasks: Sequence[Task], executor: Executor, done: Done) -> list[Task]:
+    """Run `tasks` by `executor`, or else by `jobs` processes; returns those that came to nothing, to be done here."""
     waiting: dict[Future[Piece], Task] = {}
-    lost: list[Task] = []
+    if executor is None:
+        pool = _processes(min(jobs, len(tasks)))
+        try:
+            return _run_all(tasks, pool, done, waiting)
+        finally:
+            _stop(pool)
     try:
-        for task in tasks:
-            try:
-                waiting[executor.submit(run, task)] = task
-            except BrokenProcessPool:
-                lost.append(task)
-        for future in as_completed(waiting):
-            try:
-                piece = future.result()
-            except BrokenProcessPool:
-                lost.append(waiting[future])
-            else:
-                done(*piece)
-    except BaseException:
+        return _run_all(tasks, executor, done, waiting)
+    finally:
         for future in waiting:
             future.cancel()
-        raise
+        _forget(tasks)
+
+
+def _run_all(tasks: Sequence[Task], executor: Executor, done: Done, waiting: dict[Future[Piece], Task]) -> list[Task]:
+    """As `spread`; `waiting` holds what has not come yet."""
+    lost: list[Task] = []
+    loaded: dict[str, bytes] = {}
+    for task in tasks:
+        try:
+            waiting[executor.submit(run, task)] = task
+        except BrokenExecutor:
+            lost.append(task)
+    for future in as_completed(list(waiting)):
+        task = waiting.pop(future)
+        try:
+            piece = future.result()
+        except Exception:
+            # A process was killed, ran out of memory, could not start: whatever it was, it may well work here, and what does
+            # not is told by whoever does it.
+            lost.append(task)
+            continue
+        for path, hashed in piece.loaded.items():
+            # Two of them may have read different contents: then it is no content at all.
+            loaded[path] = hashed if loaded.get(path, hashed) == hashed else b""
+        done(piece.scanned, piece.timings, loaded)
     return lost
 
 
@@ -112,9 +125,12 @@ def _processes(jobs: int) -> ProcessPoolExecutor:
 
 
 def _stop(executor: ProcessPoolExecutor) -> None:
-    """End the processes of a pool now, whatever they are at."""
+    """End the processes of a pool now, whatever they are at.
+
+    What waits is not cancelled: the pool would trip over that when it finds its processes gone.
+    """
     workers = list((executor._processes or {}).values())
-    executor.shutdown(wait=False, cancel_futures=True)
+    executor.shutdown(wait=False)
     for worker in workers:
         worker.kill()
 

@@ -183,6 +183,10 @@ def named_store(walk: Expressions, name: str, args: Arguments, node: ast.AST) ->
         return NONE
     value = args[2] if len(args) > 2 else UNKNOWN
     plain = base
+    within = walk.now.function.name
+    if called == "*" and (within == "__setattr__" or (within == "__setitem__" and base.kinds & Kind.CONTAINER)):
+        # What passes a store on: it was told where it stands, under its name.
+        return NONE
     if name == "__setattr__":
         # Below the attribute protocol: no setter and no `__setattr__` of the class runs.
         plain = Value(base.kinds, base.paths, (), base.objects)

@@ -65,6 +65,8 @@ class Observing:
         self.block_count = 0
         self.number = world.next_number()
         self.entry: Function | None = None
+        self.cut_short = False
+        """Whether a call was not followed because there were too many."""
         self.itself: ClassInfo | None = None
         self.trying: list[Path] | None = None
         self.ambiguous = False

@@ -185,6 +185,15 @@ class ClassInfo:
                     return None
         return None
 
+    def assigning(self, name: str) -> ClassInfo | None:
+        """The class, this or a base, that says by an assignment what `name` means on an instance."""
+        for item in self.ancestry():
+            if name in item.facts.attributes:
+                return item
+            if name in item.facts.methods:
+                return None
+        return None
+
     def known_attribute(self, name: str) -> int:
         """The kind that a base in torch.nn gives an attribute."""
         for item in self.mro:

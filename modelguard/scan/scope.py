@@ -48,9 +48,10 @@ class Scope:
     def _below(self, path: str, root: str) -> bool:
         if not path.startswith(root.rstrip(os.sep) + os.sep):
             return False
-        excluded = patterns(self._exclude, root, root)
+        excluded = patterns(self._exclude, root)
         while path != root:
-            if excluded(os.path.basename(path), path, os.path.isdir(path)):
+            folder, name = os.path.split(path)
+            if excluded.of(folder)(name, os.path.isdir(path)):
                 return False
-            path = os.path.dirname(path)
+            path = folder
         return True

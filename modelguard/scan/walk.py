@@ -35,9 +35,18 @@ _NO_FUNCTION = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Con
 class Walk(Invocations):
     """A walk of one region."""
 
-    def region(self, info: ClassInfo, method: Method) -> None:
-        """Walk the region of entry point `method` of `info`: pre-hooks, decorators and the method, hooks."""
-        function = self.world.method_function(method)
+    def region(self, info: ClassInfo, name: str, method: Method | None) -> None:
+        """Walk the region of an entry point of `info`: pre-hooks, decorators and the method, hooks.
+
+        Without `method`, the entry point is what an assignment says: `forward = step`, `Net.forward = torch.compile(step)`.
+        """
+        holder = info.assigning(name) if method is None else None
+        assigned = self.world.attributes.class_level(holder, name) if holder is not None else None
+        if method is not None:
+            function = self.world.method_function(method)
+        else:
+            found = assigned.objects if assigned is not None else ()
+            function = next((item for item in found if isinstance(item, Function)), None)
         if function is None:
             return
         itself = self.root_value(Path(Root.SELF, "self", "", ()), Value(Kind.MODULE, classes=(info,)))
@@ -49,7 +58,7 @@ class Walk(Invocations):
         for hook, module in before:
             self.call(hook, [module, Value(Kind.TUPLE, element=INPUT, inputs=True)], {}, None)
         self.pending_hooks = after
-        decorated = self.world.patched.get((id(info), method.facts.name)) or self.world.decorated(function)
+        decorated = self.world.patched.get((id(info), name)) or assigned or self.world.decorated(function)
         self.call(decorated, [itself, *arguments], {}, None)
         self.run_hooks((itself.paths[0],))
 
@@ -231,9 +240,9 @@ class World:
                     self.attributes.finished()
         return found
 
-    def _evaluate(self, file: SourceFile, node: ast.expr, owner: ClassInfo | None) -> Value:
+    def _evaluate(self, file: SourceFile, node: ast.expr, offset: int, owner: ClassInfo | None) -> Value:
         walk = Walk(self, None)
-        holder = Function("<module>", _NO_FUNCTION, file, 0, owner)
+        holder = Function("<module>", _NO_FUNCTION, file, offset, owner)
         environment = Environment(None, persistent=True)
         if owner is not None:
             # In a class body the methods defined so far are plain names: `rate = property(read)`.
