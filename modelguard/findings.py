@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -111,6 +110,8 @@ class Finding:
             self.code,
             _squeezed(self.source_line),
         )
+        import hashlib
+
         # Paths and attributes can hold halves of surrogate pairs, which UTF-8 has no bytes for.
         return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
@@ -157,7 +158,3 @@ class ScanReport:
     timings: dict[str, float] = field(default_factory=dict)
     failing: int = 0
     """Findings at or above the severity from which a run fails."""
-
-    def without_notes(self) -> ScanReport:
-        """The same report with nothing but warnings and errors."""
-        return replace(self, findings=tuple(finding for finding in self.findings if finding.severity is not Severity.NOTE))

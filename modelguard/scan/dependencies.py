@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 from modelguard.scan.facts import FileFacts
@@ -32,6 +31,8 @@ class Wanted(NamedTuple):
 
 def digest(*parts: bytes) -> bytes:
     """The hash of `parts`, each told from the next."""
+    from hashlib import blake2b
+
     state = blake2b(digest_size=_DIGEST)
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))

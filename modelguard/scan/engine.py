@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from modelguard.errors import SourceError
 from modelguard.findings import Diagnostic, Finding, Location, ScanReport, Severity
 from modelguard.observation import StateWrite
-from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.scan.analysis import Analysis, Options, Problem, Scanned, prepared
 from modelguard.scan.files import Discovery, decode, discover, read_source, split_lines
-from modelguard.scan.judging import finding_of, merge, once
 from modelguard.scan.scope import Scope
 from modelguard.settings import Settings
 from modelguard.suppressions import apply
@@ -204,15 +202,9 @@ class _Scan:
         by_file: dict[str, list[Finding]] = {path: [] for path in self._files}
         for problem in dict.fromkeys(problem for each in scanned for problem in each.problems):
             self._take(problem, by_file)
-        merged: dict[tuple[object, ...], StateWrite] = {}
-        for each in sorted((*scanned, *others), key=lambda each: each.path):
-            for write in each.writes:
-                if write.location.path in by_file:
-                    merge(merged, write)
-        for write in sorted(merged.values(), key=lambda write: (write.location, write.path)):
-            finding = finding_of(write, self._settings.for_path(write.location.path))
-            if finding is not None:
-                by_file[write.location.path].append(finding)
+        writes = [write for each in sorted((*scanned, *others), key=lambda each: each.path) for write in each.writes]
+        if writes:
+            self._judge(writes, by_file)
         findings: list[Finding] = []
         failing = 0
         for each in scanned:
@@ -233,9 +225,28 @@ class _Scan:
             failing,
         )
 
+    def _judge(self, writes: Sequence[StateWrite], by_file: Mapping[str, list[Finding]]) -> None:
+        """Add what the rules say of writes to the findings of the files that hold them."""
+        from modelguard.scan.judging import finding_of, merge
+
+        seconds: dict[str, float] = {}
+        merged: dict[tuple[object, ...], StateWrite] = {}
+        for write in writes:
+            if write.location.path in by_file:
+                merge(merged, write)
+        for write in sorted(merged.values(), key=lambda write: (write.location, write.path)):
+            finding = finding_of(write, self._settings.for_path(write.location.path), seconds)
+            if finding is not None:
+                by_file[write.location.path].append(finding)
+        self._spent({f"rule {code}": spent for code, spent in sorted(seconds.items()) if spent})
+
     def _kept(self, scanned: Scanned, findings: Sequence[Finding], settings: Settings) -> list[Finding]:
         """The findings of one file that are wanted and not suppressed."""
-        wanted = once(finding for finding in findings if settings.selects(finding.code, scanned.path))
+        wanted = [finding for finding in findings if settings.selects(finding.code, scanned.path)]
+        if len(wanted) > 1:
+            from modelguard.scan.judging import once
+
+            wanted = once(wanted)
         if not scanned.suppressions:
             return wanted
         return apply(
@@ -258,6 +269,8 @@ class _Scan:
         message = problem.message
         if problem.kind in ("unread", "partly"):
             if problem.path in by_file:
+                from modelguard.rules.mg901_unparsable_file import UnparsableFile
+
                 rule, line = UnparsableFile, problem.line or 1
                 said = rule.message(message) if problem.kind == "unread" else message
                 location = Location(problem.path, line, 1, line, 1)

@@ -102,7 +102,6 @@ class FileFacts(NamedTuple):
 
 
 _MUTATORS = CONTAINER_MUTATORS | HOOK_REGISTRATIONS | REGISTRATIONS.keys() | {"train", "eval", "__setattr__", "__delattr__"}
-_CALL = re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
 _RECEIVER = re.compile(r"(?<![\w.\])])(\w+)(?:\.\w+|\[[^\[\]]*\])*$")
 _MOVERS = MODULE_MOVERS | {"load_state_dict", "zero_grad"}
 _OUT = re.compile(r"[(,]\s*out\s*=(?!=)")
@@ -402,7 +401,7 @@ def _read(node: FunctionNode, text: str, seen: Seen) -> _Text:
     changed: set[str] = set()
     taken = False
     if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
-        changed = {_receiver(text, found.start()) for found in _CALL.finditer(text)} - fresh - {_NOBODY}
+        changed = {_receiver(text, found.start()) for found in _calls().finditer(text)} - fresh - {_NOBODY}
         # `keep = self.history.append`: taken off to be called by another name.
         taken = any(text.count(f".{name}") > text.count(f".{name}(") for name in _MUTATORS & attributes)
     may_write = (
@@ -453,6 +452,12 @@ def _suspicious(words: set[str], text: str) -> bool:
     if suspects and suspects <= _NORMS:
         return any(text.count(name) > text.count(f"self.{name}") for name in suspects)
     return bool(suspects)
+
+
+@lru_cache(maxsize=1)
+def _calls() -> re.Pattern[str]:
+    """Finds calls of what may change its receiver. Made when the first is looked for: most small scans have none."""
+    return re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
 
 
 @lru_cache(maxsize=64)

@@ -45,9 +45,9 @@ def _weaker(left: GuardContext, right: GuardContext) -> GuardContext:
     return left if _GUARDS.index(left) <= _GUARDS.index(right) else right
 
 
-def finding_of(write: StateWrite, settings: Settings) -> Finding | None:
-    """What the rules say of a write, at the severity that its guard leaves."""
-    judged = judge(write)
+def finding_of(write: StateWrite, settings: Settings, seconds: dict[str, float] | None = None) -> Finding | None:
+    """What the rules say of a write, at the severity that its guard leaves. `seconds` adds up, by code, what they have taken."""
+    judged = judge(write, seconds)
     if judged is None:
         return None
     rule, verdict = judged
