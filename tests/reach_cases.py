@@ -1644,3 +1644,63 @@ ASSIGNED = {
                 return x
     """),
 }
+
+CLASSES = {
+    "a-generic-class-with-its-argument": whole("""
+        T = typing.TypeVar("T")
+
+        class Child(nn.Module, typing.Generic[T]):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+            def step(self, x):
+                self.count += 1  # <- MG104 error self.count
+                return x * self.count
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.child = Child[int]()
+
+            def forward(self, x):
+                return self.child.step(x)
+    """),
+    "a-class-inside-that-closes-over-the-module": whole("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+            def forward(self, x):
+                class Counter:
+                    def step(inner, y):
+                        self.count += 1  # <- MG104 error self.count
+                        return y * self.count
+
+                return Counter().step(x)
+    """),
+    "a-base-by-its-third-name": whole("""
+        First = Second = nn.Module
+        Third = Second
+
+        class Net(Third):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+            def forward(self, x):
+                self.count += 1  # <- MG104 error self.count
+                return x * self.count
+    """),
+    "several-deleted-at-once": whole("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = 1
+
+            def forward(self, x):
+                del (x, [self.a])  # <- MG110 error self.a
+                return 1
+    """),
+}

@@ -25,87 +25,92 @@ from modelguard.scan import cache, engine
 from modelguard.scan.analysis import Analysis
 from modelguard.scan.engine import scan_paths
 
-# Small projects that change between scans.
+# Small projects that change between scans: every file has a `Base` and a `step`, its own or another's, and uses them.
 
-MODULES = ("a", "b", "pkg", "pkg.a", "pkg.b", "pkg.sub", "pkg.sub.b", "pkg.sub.c")
-NAMES = ("Base", "step", "shared", "a", "b", "sub", "c", "*")
-RELATIVE = (".", "..", ".a", ".b", ".sub", "..b", ".c", "..a")
-IMPORTS = st.one_of(
-    st.builds("from {} import {}".format, st.sampled_from(MODULES), st.sampled_from(NAMES)),
-    st.builds("from {} import {}".format, st.sampled_from(RELATIVE), st.sampled_from(NAMES)),
-    st.builds("import {}".format, st.sampled_from(MODULES)),
-    st.builds("import {} as a".format, st.sampled_from(MODULES)),
-    st.builds("from {} import {} as b".format, st.sampled_from(MODULES), st.sampled_from(NAMES[:-1])),
-    st.builds("from {} import {} as step, Base".format, st.sampled_from(RELATIVE), st.sampled_from(NAMES[:-1])),
-    st.builds(
-        "try:\n    from {} import Base\nexcept ImportError:\n    from {} import Base".format,
-        st.sampled_from(MODULES),
-        st.sampled_from(RELATIVE),
-    ),
+MODULES = {
+    "a": "a.py",
+    "b": "b.py",
+    "pkg": "pkg/__init__.py",
+    "pkg.a": "pkg/a.py",
+    "pkg.b": "pkg/b.py",
+    "pkg.sub": "pkg/sub/__init__.py",
+    "pkg.sub.b": "pkg/sub/b.py",
+    "pkg.sub.c": "pkg/sub/c.py",
+}
+SHADOWS = ("pkg/b/__init__.py", "a/__init__.py", "pkg/sub.py", "pkg/pkg.py", "sub.py")
+BASES = (
+    "class Base(nn.Module):\n    pass",
+    "class Base(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.mean = torch.zeros(4)",
+    "class Base(nn.Module):\n    def __init__(self):\n        self.register_buffer('mean', torch.zeros(4))",
+    "class Base(nn.Module):\n    def forward(self, x):\n        self.mean = x\n        return x",
+    "class Base:\n    mean = []",
 )
-HEADS = ("", "", "a.", "b.", "pkg.", "pkg.a.", "pkg.sub.", "pkg.sub.c.", "sub.", "a.b.", "b.sub.c.", "c.")
-BASE = """
-class Base(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.{attribute} = {value}
-
-    def settle(self, x):
-        {settle}
-"""
-STEP = """
-def step(net, x):
-    net.{attribute} = x
-    return x
-"""
+STEPS = (
+    "def step(net, x):\n    return x",
+    "def step(net, x):\n    net.mean = x\n    return x",
+    "def step(net, x):\n    net.mean.append(x)\n    return x",
+    "def step(net, x):\n    net.held = net.held + x\n    return net.held",
+)
 NET = """
-class Net({head}Base):
+class Net({base}):
     def forward(self, x):
-        self.mean = x
-        {call}
-        return x + self.mean
+        {before}
+        return {step}(self, x) + self.mean
 """
-CALLS = st.one_of(
-    st.builds("{}step(self, x)".format, st.sampled_from(HEADS)),
-    st.just("self.settle(x)"),
-    st.builds("{}shared.append(x)".format, st.sampled_from(HEADS)),
-    st.builds("from {} import step; step(self, x)".format, st.sampled_from(MODULES + RELATIVE)),
-)
-SOURCES = st.builds(
-    "\n".join,
-    st.tuples(
-        st.just("import torch\nfrom torch import nn"),
-        st.lists(IMPORTS, max_size=3).map("\n".join),
-        st.sampled_from(("", "", "shared = []", "from torch.nn import Module as Base")),
-        st.one_of(
-            st.just(""),
-            st.builds(
-                BASE.format,
-                attribute=st.sampled_from(("mean", "held")),
-                value=st.sampled_from(("torch.zeros(4)", "[]", "0", "nn.Parameter(torch.zeros(4))")),
-                settle=st.sampled_from(("pass", "self.held = x", "self.mean += x")),
-            ),
-        ),
-        st.one_of(st.just(""), st.builds(STEP.format, attribute=st.sampled_from(("mean", "held")))),
-        st.one_of(st.just(""), st.builds(NET.format, head=st.sampled_from(HEADS), call=CALLS)),
-        st.sampled_from(("", "", "", "# modelguard: ignore-file[MG103] known", "def broken(:")),
-    ),
-)
-PATHS = (
-    "a.py",
-    "b.py",
-    "sub.py",
-    "pkg/__init__.py",
-    "pkg/a.py",
-    "pkg/b.py",
-    "pkg/c.py",
-    "pkg/sub/__init__.py",
-    "pkg/sub/b.py",
-    "pkg/sub/c.py",
-    "pkg/a/__init__.py",
-)
-PROJECTS = st.dictionaries(st.sampled_from(PATHS), SOURCES, min_size=3, max_size=8)
-EDITS = st.lists(st.dictionaries(st.sampled_from(PATHS), st.none() | SOURCES, min_size=1, max_size=2), min_size=1, max_size=3)
+HEAD = "import torch\nfrom torch import nn\n"
+
+
+@st.composite
+def sources(draw: st.DrawFn, path: str, modules: list[str]) -> str:
+    """The text of one file, which takes what it does not define from `modules` or from beside itself."""
+    lines = [HEAD]
+    names = {}
+    for name, own in (("Base", BASES), ("step", STEPS)):
+        names[name] = name
+        module = draw(st.sampled_from(modules))
+        package, _, last = module.rpartition(".")
+        beside = [each for each in modules if each.startswith("pkg.")] if path.startswith("pkg/") else []
+        way = draw(st.sampled_from(("own", "from", "star", "plain", "as", "module", "beside", "tried", "local")))
+        if way == "beside" and beside:
+            below = draw(st.sampled_from(beside)).removeprefix("pkg.")
+            lines.append(f"from {'.' * path.count('/')}{below} import {draw(st.sampled_from((name, '*')))}")
+        elif way == "star":
+            lines.append(f"from {module} import *")
+        elif way == "plain":
+            lines.append(f"import {module}")
+            names[name] = f"{module}.{name}"
+        elif way == "as":
+            lines.append(f"import {module} as {name.lower()}_module")
+            names[name] = f"{name.lower()}_module.{name}"
+        elif way == "module" and package:
+            lines.append(f"from {package} import {last}")
+            names[name] = f"{last}.{name}"
+        elif way == "tried":
+            other = draw(st.sampled_from((*modules, "elsewhere")))
+            lines.append(f"try:\n    from {other} import {name}\nexcept ImportError:\n    from {module} import {name}")
+        elif way in ("own", "beside"):
+            lines.append(draw(st.sampled_from(own)))
+        else:
+            lines.append(f"from {module} import {name}")
+    before = draw(st.sampled_from(("pass", "self.mean = x", f"from {draw(st.sampled_from(modules))} import step")))
+    lines.append(NET.format(base=names["Base"], before=before, step=names["step"]))
+    if draw(st.integers(0, 15)) == 0:
+        lines.append(draw(st.sampled_from(("# modelguard: ignore-file[MG103] known", "def broken(:"))))
+    return "\n".join(lines)
+
+
+@st.composite
+def projects(draw: st.DrawFn) -> list[dict[str, str | None]]:
+    """A project as it is at first, and what changes in it from scan to scan; None for a file that goes."""
+    modules = draw(st.lists(st.sampled_from(list(MODULES)), min_size=3, unique=True))
+    paths = [MODULES[module] for module in modules]
+    # Without it, what lies below is found from beside alone.
+    paths += ["pkg/__init__.py"] if "pkg" not in modules and draw(st.booleans()) else []
+    states: list[dict[str, str | None]] = [{path: draw(sources(path, modules)) for path in paths}]
+    for _ in range(draw(st.integers(1, 3))):
+        changed = draw(st.lists(st.sampled_from((*paths, *SHADOWS)), min_size=1, max_size=2))
+        states.append({path: draw(sources(path, modules)) if draw(st.integers(0, 4)) else None for path in changed})
+    return states
 
 
 def write(root: Path, files: dict[str, str | None]) -> None:
@@ -114,7 +119,7 @@ def write(root: Path, files: dict[str, str | None]) -> None:
         path = root / name
         if text is None:
             path.unlink(missing_ok=True)
-        else:
+        elif not path.parent.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
@@ -149,28 +154,28 @@ thorough = settings(
 
 
 @thorough
-@given(files=PROJECTS, edits=EDITS)
-def test_the_cache_changes_no_result(files: dict[str, str], edits: list[dict[str, str | None]]) -> None:
+@given(states=projects())
+def test_the_cache_changes_no_result(states: list[dict[str, str | None]]) -> None:
     with tempfile.TemporaryDirectory() as folder, working_in(folder):
-        root = Path()
-        for change in (files, *edits):
-            write(root, change)
+        for change in states:
+            write(Path(), change)
             plain = seen(scan_paths(["."]))
             assert seen(scan_paths(["."], cache=".cache")) == plain
             assert seen(scan_paths(["."], cache=".cache")) == plain
 
 
 @thorough
-@given(files=PROJECTS, edits=EDITS, few=st.sets(st.sampled_from(PATHS), min_size=1, max_size=3))
-def test_a_few_files_have_the_findings_that_all_have(files: dict[str, str], edits: object, few: set[str]) -> None:
+@given(states=projects(), few=st.sets(st.sampled_from(list(MODULES.values())), min_size=1, max_size=3))
+def test_a_few_files_have_the_findings_that_all_have(states: list[dict[str, str | None]], few: set[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, working_in(folder):
         os.mkdir(".git")
-        write(Path(), dict(files))
-        named = [name for name in few if name in files]
-        if not named:
-            return
-        whole = [finding for finding in scan_paths(["."]).findings if finding.location.path in named]
-        assert list(scan_paths(named).findings) == whole
+        for change in states:
+            write(Path(), change)
+            named = sorted(name for name in few if os.path.exists(name))
+            if named:
+                whole = [finding for finding in scan_paths(["."]).findings if finding.location.path in named]
+                assert list(scan_paths(named).findings) == whole
+                assert list(scan_paths(named, cache=".cache").findings) == whole
 
 
 # What is in place of a cache, and what is done to it.
@@ -180,15 +185,30 @@ CACHE = Path(cache.FOLDER)
 DATABASE = CACHE / "scans.sqlite"
 
 
+ALONE = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = {value}
+
+    def forward(self, x):
+        self.mean = x
+        self.n{number} = x
+        return x + self.mean
+"""
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with findings in its files, as working directory."""
     monkeypatch.chdir(tmp_path)
     for number in range(NETS):
         value = "torch.zeros(4)" if number % 2 else "[]"
-        text = f"import torch\nfrom torch import nn\n{BASE}{NET}"
-        filled = text.format(attribute="mean", value=value, settle="self.held = x", head="", call=f"self.n{number} = x")
-        (tmp_path / f"net{number}.py").write_text(filled)
+        (tmp_path / f"net{number}.py").write_text(ALONE.format(value=value, number=number))
     return tmp_path
 
 

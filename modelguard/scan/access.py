@@ -274,6 +274,10 @@ class Access(Observing):
 
     def item(self, base: Value, key: Value, node: ast.Subscript, mode: int) -> Value:
         """An item of a value, read."""
+        generic = tuple(item for item in base.objects if isinstance(item, ClassObject))
+        if generic:
+            # `Pair[int]` is `Pair`, as far as what it makes goes.
+            return Value(base.kinds, objects=generic)
         result = self.special(base, "__getitem__", [key], node)
         if result is not None and not base.kinds & Kind.CONTAINER:
             return result

@@ -119,6 +119,7 @@ class Attributes:
         """Methods being walked for what they bind."""
         self._partial: dict[tuple[int, str], Value] = {}
         self._known: dict[tuple[int, str], Value] = {}
+        self._patterns: dict[int, tuple[int, list[str]]] = {}
         self._class_level: dict[tuple[str, str, str], Value] = {}
 
     def of(self, info: ClassInfo | ExternalClass, name: str) -> Value:
@@ -153,8 +154,9 @@ class Attributes:
                 stored = self._stored_by(Method(item, facts))
                 if name in stored:
                     result = join(result, stored[name])
-                for pattern, value in stored.items():
-                    if ANY_NAME in pattern and pattern != name and _fits(name, pattern):
+                for pattern in self._patterns_of(stored):
+                    value = stored[pattern]
+                    if pattern != name and _fits(name, pattern):
                         if pattern == ANY_NAME:
                             dynamic = join(dynamic, value)
                         else:
@@ -168,6 +170,15 @@ class Attributes:
             if CONFIG_NAME.search(name) and not result.kinds & (Kind.DICT | Kind.MODULE | Kind.LIST):
                 result = join(result, Value(Kind.CONFIG | Kind.OBJECT))
         return result
+
+    def _patterns_of(self, stored: dict[str, Value]) -> list[str]:
+        """The names, of those that a method binds, that are only known in part."""
+        known = self._patterns.get(id(stored))
+        # While the method is walked, what it binds grows.
+        if known is None or known[0] != len(stored):
+            known = (len(stored), [name for name in stored if ANY_NAME in name])
+            self._patterns[id(stored)] = known
+        return known[1]
 
     def class_level(self, info: ClassInfo, name: str) -> Value:
         """What a class body binds `name` to."""

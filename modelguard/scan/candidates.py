@@ -103,6 +103,7 @@ class Candidates:
         self._entry_points = entry_points
         self._inside = inside
         self._aliases: dict[int, dict[str, list[tuple[ClassInfo, frozenset[str]]]]] = {}
+        self._names: dict[str, frozenset[str]] = {}
         self._named: dict[tuple[str, int], tuple[ClassInfo | FunctionName | None, ...]] = {}
         self._companions: dict[int, frozenset[ClassInfo]] = {}
         self._by_name: dict[tuple[int, str], tuple[_Reached, ...]] = {}
@@ -322,6 +323,15 @@ class Candidates:
             self._companions[key] = known
         return known
 
+    def _known_in(self, file: SourceFile) -> frozenset[str]:
+        """The names that a file defines or imports, those of classes inside others and inside functions among them."""
+        known = self._names.get(file.path)
+        if known is None:
+            top = file.facts
+            known = frozenset((*top.imports, *top.functions, *top.globals, *_plain(file)))
+            self._names[file.path] = known
+        return known
+
     def _symbols(self, file: SourceFile, facts: FunctionFacts) -> tuple[ClassInfo | FunctionName | None, ...]:
         """The classes and functions that a function's text names; None stands for something memoised."""
         key = (file.path, facts.line)
@@ -329,26 +339,25 @@ class Candidates:
         if known is None:
             found: list[ClassInfo | FunctionName | None] = []
             top = file.facts
-            for name in facts.names:
-                if name in top.imports or name in top.functions or name in top.classes or name in top.globals or top.stars:
-                    symbol = self._project.resolve(file, name)
-                    if isinstance(symbol, (ClassInfo, FunctionName)):
-                        found.append(symbol)
-                    elif isinstance(symbol, SourceFile):
-                        # `helpers.update(self)`: a name below a module.
-                        for inner in facts.names & (symbol.facts.functions.keys() | symbol.facts.imports.keys() | _plain(symbol)):
-                            each = self._project.resolve(symbol, inner)
-                            if isinstance(each, (ClassInfo, FunctionName)):
-                                found.append(each)
-                    elif isinstance(symbol, GlobalName) and symbol.name in symbol.file.facts.aliases:
-                        words = symbol.file.facts.aliases[symbol.name]
-                        found.extend(
-                            each
-                            for each in (self._project.resolve(symbol.file, word) for word in words)
-                            if isinstance(each, (ClassInfo, FunctionName))
-                        )
-                        if not words.isdisjoint(_MEMOISERS):
-                            found.append(None)
+            for name in facts.names if top.stars else facts.names & self._known_in(file):
+                symbol = self._project.resolve(file, name)
+                if isinstance(symbol, (ClassInfo, FunctionName)):
+                    found.append(symbol)
+                elif isinstance(symbol, SourceFile):
+                    # `helpers.update(self)`: a name below a module.
+                    for inner in facts.names & (symbol.facts.functions.keys() | symbol.facts.imports.keys() | _plain(symbol)):
+                        each = self._project.resolve(symbol, inner)
+                        if isinstance(each, (ClassInfo, FunctionName)):
+                            found.append(each)
+                elif isinstance(symbol, GlobalName) and symbol.name in symbol.file.facts.aliases:
+                    words = symbol.file.facts.aliases[symbol.name]
+                    found.extend(
+                        each
+                        for each in (self._project.resolve(symbol.file, word) for word in words)
+                        if isinstance(each, (ClassInfo, FunctionName))
+                    )
+                    if not words.isdisjoint(_MEMOISERS):
+                        found.append(None)
             known = tuple(found)
             self._named[key] = known
         return known

@@ -193,7 +193,8 @@ class Invocations(Statements):
             self.now.line = getattr(node, "lineno", 0) + self.now.function.offset
         scope = f"{function.file.path}:{function.name}"
         # Kept, so that no other environment gets its identity while results are remembered by it.
-        environment = Environment(function.environment, persistent=self.recorder is None, scope=scope)
+        outer = function.environment or self.enclosing.get(id(function.owner))
+        environment = Environment(outer, persistent=self.recorder is None, scope=scope)
         self.environments.append(environment)
         events = len(self.recorder.events) if self.recorder is not None else 0
         with self.activation(function, environment, args[0] if args else None) as current:

@@ -65,6 +65,8 @@ class Observing:
         self.block_count = 0
         self.number = world.next_number()
         self.entry: Function | None = None
+        self.enclosing: dict[int, Environment] = {}
+        """Where the classes stand that functions of this walk define: their methods close over it."""
         self.cut_short = False
         """Whether a call was not followed because there were too many."""
         self.itself: ClassInfo | None = None

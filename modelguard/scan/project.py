@@ -306,7 +306,9 @@ class Project:
             symbol = self.resolve(info.file, dotted) if dotted != "?" else None
             if symbol is info and dotted == info.facts.name:
                 symbol = self._shadowed(info, dotted)
-            if isinstance(symbol, GlobalName):
+            seen: set[GlobalName] = set()
+            while isinstance(symbol, GlobalName) and symbol not in seen:
+                seen.add(symbol)
                 symbol = self._assigned_class(symbol)
             if isinstance(symbol, (ClassInfo, ExternalClass)):
                 bases.append(symbol)

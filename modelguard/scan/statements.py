@@ -127,8 +127,12 @@ class Statements(Expressions):
             )
 
     def _delete(self, node: ast.Delete) -> None:
-        for target in node.targets:
-            if isinstance(target, ast.Attribute):
+        targets = list(node.targets)
+        while targets:
+            target = targets.pop(0)
+            if isinstance(target, (ast.Tuple, ast.List)):
+                targets = [*target.elts, *targets]
+            elif isinstance(target, ast.Attribute):
                 base = self.receiver(target.value)
                 for path in base.paths:
                     self.record(Operation.DELETE, path.step(target.attr), node, target, owner=base.kinds, verb="del")
@@ -330,6 +334,7 @@ class Statements(Expressions):
         symbol = self.world.project.resolve(self.now.function.file, node.name)
         if isinstance(symbol, (ClassInfo, ExternalClass)):
             self.now.environment.names[node.name] = Value(Kind.OBJECT, objects=(ClassObject(symbol),))
+            self.enclosing[id(symbol)] = self.now.environment
 
     def _global(self, node: ast.Global) -> None:
         self.now.globals.update(node.names)
