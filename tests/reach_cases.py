@@ -1704,3 +1704,73 @@ CLASSES = {
                 return 1
     """),
 }
+
+
+def _keeping(kept: str) -> str:
+    return whole(f"""
+        class Net(nn.Module):
+            def __init__(self, width=1):
+                super().__init__()
+                self.count = 0
+                {kept}
+
+            def _choose(self):
+                return self._inner
+
+            def _inner(self, x):
+                self.count += 1  # <- MG104 error self.count
+                return x * self.count
+
+            def forward(self, x):
+                return self.fn(x)
+    """)
+
+
+KEPT = {
+    "a-method": _keeping("self.fn = self._inner"),
+    "a-method-compiled": _keeping("self.fn = torch.compile(self._inner)"),
+    "a-partial": _keeping("self.fn = functools.partial(self._inner)"),
+    "a-lambda": _keeping("self.fn = lambda x: self._inner(x)"),
+    "one-of-two": _keeping("self.fn = self._inner if width else None"),
+    "one-of-a-dict": _keeping('self.fn = {"a": self._inner}["a"]'),
+    "what-a-method-chooses": _keeping("self.fn = self._choose()"),
+    "a-closure": whole("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                count = 0
+
+                def bump(x):
+                    nonlocal count
+                    count += 1  # <- MG111 error count
+                    return x * count
+
+                self.fn = bump
+
+            def forward(self, x):
+                return self.fn(x)
+    """),
+    "the-entry-point-itself": whole("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+                self.forward = torch.compile(self._fast)
+
+            def _fast(self, x):
+                self.count += 1  # <- MG104 error self.count
+                return x * self.count
+    """),
+    "the-entry-point-as-a-closure": whole("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.count = 0
+
+                def run(x):
+                    self.count += 1  # <- MG104 error self.count
+                    return x * self.count
+
+                self.forward = run
+    """),
+}

@@ -512,6 +512,66 @@ def test_what_was_found_while_a_file_changed_is_not_kept(
     assert seen(scan_paths(["src"], cache=".cache")) == seen(scan_paths(["src"]))
 
 
+# What a file needs from another, by every way there is: each change there shows.
+
+NET_OF = "{}\n\n\nclass Net({}):\n    def forward(self, x):\n        self.mean = x\n        return x\n"
+NEEDS = {
+    "a name": {"net.py": NET_OF.format("from pkg.part import Base", "Base")},
+    "a module": {"net.py": NET_OF.format("import pkg.part", "pkg.part.Base")},
+    "a module by another name": {"net.py": NET_OF.format("import pkg.part as part", "part.Base")},
+    "a module of a package": {"net.py": NET_OF.format("from pkg import part", "part.Base")},
+    "a star": {"net.py": NET_OF.format("from pkg.part import *", "Base")},
+    "a star's star": {"net.py": NET_OF.format("from other import *", "Base"), "other.py": "from pkg.part import *\n"},
+    "a re-export": {"net.py": NET_OF.format("from pkg import Base", "Base"), "pkg/__init__.py": "from .part import Base\n"},
+    "a name beside": {"pkg/net.py": NET_OF.format("from .part import Base", "Base")},
+    "a module beside": {"pkg/net.py": NET_OF.format("from . import part", "part.Base")},
+    "a fallback": {
+        "net.py": NET_OF.format(
+            "try:\n    from pkg.part import Base\nexcept ImportError:\n    from elsewhere import Base", "Base"
+        )
+    },
+    "in a function": {"net.py": NET_OF.format("def make():\n    from pkg.part import Base", "Base")},
+    "on one line": {"net.py": NET_OF.format("if True: x = 1; from pkg.part import (  # why\n    Base as Root,\n)", "Root")},
+    "under another name": {"net.py": NET_OF.format("import pkg.part\nRoot = pkg.part.Base", "Root")},
+    "far away": {
+        "net.py": NET_OF.format("from one import Base", "Base"),
+        **{f"{name}.py": f"from {other} import Base\n" for name, other in (("one", "two"), ("two", "six"), ("six", "pkg.part"))},
+    },
+    "in a circle": {
+        "net.py": NET_OF.format("from one import Base", "Base"),
+        "one.py": "from two import other\nfrom pkg.part import Base\n",
+        "two.py": "from one import Base\nother = Base\n",
+    },
+}
+STATES = (BUFFER, "Base = object\n", None, BUFFER, "from torch.nn import Module as Base\n", BUFFER + "\n")
+
+
+def assert_changes_show(files: dict[str, str | None], processes: int) -> None:
+    """Change `pkg/part.py`, which the net in `files` needs, and scan after each change, all and the net alone."""
+    write(Path(), {"pkg/__init__.py": "", **files})
+    net = next(name for name in files if name.endswith("net.py"))
+    found = []
+    for part in STATES:
+        write(Path(), {"pkg/part.py": part})
+        for paths in (["."], [net]):
+            plain = seen(scan_paths(paths))
+            assert seen(scan_paths(paths, jobs=processes, cache=".cache")) == plain
+            assert seen(scan_paths(paths, jobs=processes, cache=".cache")) == plain
+        found.append(plain)
+    assert found[0] == found[3]
+    assert found[0] != found[1] and found[0] != found[4]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("files", NEEDS.values(), ids=NEEDS)
+def test_a_change_in_what_a_file_needs_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str | None], processes: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine, "_WORTH_SHARING", 0)
+    assert_changes_show(files, processes)
+
+
 # `modelguard clean`.
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -323,14 +325,15 @@ def test_statistics(scan: Output) -> None:
     status, out, _ = scan(".", "--statistics")
     assert status == 1
     assert out.splitlines() == [
-        "2  MG101  buffer-rebound  (2 error)",
+        "2  MG101  buffer-rebound  (2 errors)",
         "1  MG108  buffer-written-in-place  (1 note)",
         "1  MG902  unused-suppression  (1 warning)",
         "1  MG903  unknown-code-in-suppression  (1 warning)",
+        "5  in 4 files, notes included",
     ]
     assert scan("c.py", "--ignore", "MG108", "--statistics")[:2] == (0, "no findings\n")
     assert scan("a.py", "--statistics", "--output-file", "out.txt")[:2] == (1, "")
-    assert Path("out.txt").read_text() == "1  MG101  buffer-rebound  (1 error)\n"
+    assert Path("out.txt").read_text() == "1  MG101  buffer-rebound  (1 error)\n1  in 1 file, notes included\n"
     assert scan("a.py", "--statistics", "--output-format", "json")[0] == 2
 
 
@@ -513,3 +516,21 @@ def test_progress_waits_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     assert opened == [10, -1]
     with progress.progress_on_terminal(quiet=True) as show:
         assert show is None
+
+
+def test_lines_of_standard_input_are_shown_as_they_came(scan: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(model=MODEL)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"# not saved yet\n{MODEL}".encode())))
+    _, out, _ = scan("-", "--stdin-filename", "model.py")
+    _, saved, _ = scan("model.py")
+    shown, before = (re.findall(r"^ *\d+ \| +(.*)$", text, re.MULTILINE) for text in (out, saved))
+    assert shown == before != []
+
+
+def test_add_ignore_wants_to_know_where(scan: Output) -> None:
+    """The reason forgotten, a path would be taken for it, and everything here be written to."""
+    write(model=MODEL)
+    status, _, told = scan("--add-ignore", "model.py")
+    assert status == 2
+    assert "name them" in told
+    assert Path("model.py").read_text() == MODEL

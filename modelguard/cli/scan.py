@@ -105,6 +105,8 @@ def command(
 
         if statistics or output_file is not None or output_format != "text":
             raise click.UsageError("--add-ignore writes into files and prints no findings; ask for those in another run")
+        if not paths:
+            raise click.UsageError("--add-ignore writes into files: name them, or the folders, besides the reason")
         add_ignore = check_reason(add_ignore)
     _check_places((*paths, stdin_filename) if stdin_filename is not None else paths, output_file)
     settings = SettingsFiles(
@@ -141,7 +143,8 @@ def command(
         _remarks(report, roots, quiet, verbose)
         return FAILED if _is_incomplete(report) else CLEAN
     colored = _wants_color(color, output_file)
-    _write(_rendered(report, settings, "statistics" if statistics else output_format, quiet, colored), output_file)
+    chosen = "statistics" if statistics else output_format
+    _write(_rendered(report, settings, chosen, quiet, colored, from_disk=paths != ("-",)), output_file)
     _remarks(report, roots, quiet, verbose)
     return FAILED if _is_incomplete(report) else FOUND if report.failing else CLEAN
 
@@ -190,7 +193,7 @@ def _wants_color(color: str, output_file: str | None) -> bool:
     return not plain and sys.stdout.isatty()
 
 
-def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, quiet: bool, color: bool) -> str:
+def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, quiet: bool, color: bool, from_disk: bool) -> str:
     if output_format == "json":
         from modelguard.report import json
 
@@ -210,7 +213,7 @@ def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, q
     shown = _shown(report, settings)
     notes = any(finding.severity is Severity.NOTE for finding in shown.findings)
     # Where no note is shown, all are counted.
-    return text.render(shown if notes else report, show_notes=notes, summary=not quiet, color=color)
+    return text.render(shown if notes else report, show_notes=notes, summary=not quiet, color=color, from_disk=from_disk)
 
 
 def _shown(report: ScanReport, settings: SettingsFiles) -> ScanReport:

@@ -25,10 +25,15 @@ _Segment = tuple[str, str]
 """A style's name, or nothing, and text without line ends."""
 
 
-def render(report: ScanReport, *, show_notes: bool = False, summary: bool = True, color: bool = False) -> str:
-    """The report as text. Notes are counted, and shown only with `show_notes`; `summary` adds the closing lines."""
+def render(
+    report: ScanReport, *, show_notes: bool = False, summary: bool = True, color: bool = False, from_disk: bool = True
+) -> str:
+    """The report as text. Notes are counted, and shown only with `show_notes`; `summary` adds the closing lines.
+
+    Without `from_disk`, the lines shown are those that the findings hold: what was scanned is not what lies there.
+    """
     shown = [finding for finding in report.findings if show_notes or finding.severity is not Severity.NOTE]
-    lines = list(_blocks(shown))
+    lines = list(_blocks(shown, _SourceLines(from_disk)))
     if summary:
         lines += _summary(report, hidden=len(report.findings) - len(shown))
     if color:
@@ -42,8 +47,7 @@ def render_diagnostic(diagnostic: Diagnostic) -> str:
     return f"{printable(place)}: {diagnostic.severity.value}: {printable(diagnostic.message)}"
 
 
-def _blocks(findings: list[Finding]) -> Iterator[list[_Segment]]:
-    sources = _SourceLines()
+def _blocks(findings: list[Finding], sources: _SourceLines) -> Iterator[list[_Segment]]:
     for finding in findings:
         yield from _block(finding, sources)
         yield []
@@ -106,7 +110,8 @@ def plural(count: int, noun: str) -> str:
 class _SourceLines:
     """Source lines from disk; the last file is kept, because findings come sorted by file."""
 
-    def __init__(self) -> None:
+    def __init__(self, from_disk: bool) -> None:
+        self._from_disk = from_disk
         self._path: str | None = None
         self._lines: list[str] = []
 
@@ -115,7 +120,7 @@ class _SourceLines:
             self._path = path
             self._lines = []
             # A pipe was read to its end by the scan; to open it again would wait for another writer.
-            if os.path.isfile(path):
+            if self._from_disk and os.path.isfile(path):
                 with suppress(SourceError, ValueError):
                     self._lines = split_lines(decode(read_source(path), path))
         return self._lines[number - 1] if 1 <= number <= len(self._lines) else None

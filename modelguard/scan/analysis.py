@@ -117,8 +117,8 @@ class Analysis:
                 if not info.is_module:
                     continue
                 classes += 1
+                entries += len({name for name, _ in self._entries(info)})
                 for name, method in self._entries(info):
-                    entries += 1
                     if method is None or not self._options.filter_facts or self._candidates.may_write(info, method):
                         writes += self._walk(info, name, method)
             self.timings["walk"] += time.perf_counter() - start
@@ -149,7 +149,7 @@ class Analysis:
             method = info.method(name)
             if method is not None:
                 yield name, method
-            if info.assigning(name) is not None:
+            if info.assigning(name) is not None or info.stores(name):
                 yield name, None
 
     def _walk(self, info: ClassInfo, name: str, method: Method | None) -> list[StateWrite]:

@@ -1,7 +1,7 @@
 """What earlier scans found, on disk: an SQLite file that several scans may use at once, and that may be lost at any time.
 
 A cache never changes a result and never ends a scan: whatever goes wrong with it is remarked once, and the scan goes on without.
-Every row carries a hash of itself, so that what was damaged reads as what was never kept.
+Every row carries a hash of itself, by which damage shows.
 """
 
 from __future__ import annotations
@@ -124,20 +124,21 @@ class Cache:
             self._connection = None
 
     def _rows(self, table: str, columns: str, run: bytes) -> list[tuple[str, bytes, bytes]]:
-        """The rows of a run that are as they were written."""
+        """The rows of a run; none where one is not as it was written, because then the others may be in the wrong place."""
         if self._connection is None:
             return []
+        found = []
         try:
             self._note_use(run)
-            rows = self._connection.execute(f"SELECT path, {columns}, seal FROM {table} WHERE run = ?", (run,)).fetchall()
+            query = f"SELECT path, {columns}, seal FROM {table} WHERE run = ?"
+            for path, first, second, seal in self._connection.execute(query, (run,)).fetchall():
+                if digest(run, path, first, second) != seal:
+                    raise sqlite3.DatabaseError("a row is damaged")
+                found.append((os.fsdecode(path), first, second))
         except Exception as error:
             self._fail(error)
             return []
-        return [
-            (os.fsdecode(path), first, second)
-            for path, first, second, seal in rows
-            if all(isinstance(part, bytes) for part in (path, first, second)) and digest(run, path, first, second) == seal
-        ]
+        return found
 
     def _note_use(self, run: bytes) -> None:
         """Tell a run that is only read from one that nobody asks for; once a day is enough."""

@@ -103,10 +103,26 @@ class Candidates:
         self._entry_points = entry_points
         self._inside = inside
         self._aliases: dict[int, dict[str, list[tuple[ClassInfo, frozenset[str]]]]] = {}
+        self._keeps: dict[int, frozenset[str]] = {}
         self._names: dict[str, frozenset[str]] = {}
         self._named: dict[tuple[str, int], tuple[ClassInfo | FunctionName | None, ...]] = {}
         self._companions: dict[int, frozenset[ClassInfo]] = {}
         self._by_name: dict[tuple[int, str], tuple[_Reached, ...]] = {}
+
+    def _kept_methods(self, info: ClassInfo) -> Iterator[_Reached]:
+        """Methods that an instance may keep (`self.step = self._eager`), and constructors that define functions it may keep."""
+        for item in info.ancestry():
+            if item.file.path not in self._inside:
+                continue
+            keeps = self._keeps.get(id(item))
+            if keeps is None:
+                keeps = frozenset[str]().union(*(facts.keeps for facts in item.facts.methods.values()))
+                self._keeps[id(item)] = keeps
+            for name in keeps:
+                yield from self._methods(info, name)
+            init = item.facts.methods.get("__init__")
+            if init is not None and init.nests:
+                yield item.file, init, item, None
 
     def _kept_functions(self, info: ClassInfo) -> Iterator[FunctionName]:
         """Functions that an instance may keep, or that make one it keeps: `self.next_position = make_counter()`."""
@@ -130,6 +146,7 @@ class Candidates:
             self._accompany(region, companion)
         for kept in self._kept_functions(info):
             self._reach(region, kept)
+        region.work.extend(self._kept_methods(info))
         while region.work:
             file, facts, owner, caller = region.work.pop()
             key = (file.path, facts.line)

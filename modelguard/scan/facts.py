@@ -30,8 +30,8 @@ class FunctionFacts(NamedTuple):
     `moves` names attributes that would have to be modules for it (`self.x.to(...)`); `borrows` are methods of the same object
     that would have to hand out state (`hands_out`) for it. `states` are the locals that may be a part of the state,
     `lent` those that are at most what such methods returned, `arguments` those that may be a part of an argument. `nests` says
-    that the function defines others, which it may return;
-    `passes` are the bare names of functions that a constructor does not call.
+    that the function defines others, which it may return; `passes` are the bare names of functions that a constructor does not
+    call, and `keeps` the attributes that it, or a method that may return state, takes off `self` without calling them.
     """
 
     name: str
@@ -55,6 +55,7 @@ class FunctionFacts(NamedTuple):
     arguments: frozenset[str]
     nests: bool
     passes: frozenset[str]
+    keeps: frozenset[str]
 
 
 class ClassFacts(NamedTuple):
@@ -121,6 +122,7 @@ _WORD_CALL = re.compile(r"(?:next|shuffle)\s*\(")
 _DECLARES = frozenset("setattr __setattr__ __dict__ vars _buffers _parameters _modules".split()) | REGISTRATIONS.keys()
 _ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w*)")
 _OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
+_KEPT = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)\b(?!\s*(?:[(.\[]|=(?!=)))")
 _SUPER = re.compile(r"super\([^()]*\)\s*\.\s*([A-Za-z_]\w*)")
 _BARE_SELF = re.compile(r"self\b(?![ \t]*[.\w(\[])")
 _NOT_CALLED = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\b(?!\s*[(.=])")
@@ -154,6 +156,7 @@ class _Text(NamedTuple):
     lent: dict[str, set[str]]
     arguments: frozenset[str]
     nests: bool
+    keeps: frozenset[str]
 
 
 class Copies:
@@ -376,6 +379,7 @@ class _Extractor:
             said.arguments,
             said.nests,
             passes,
+            said.keeps,
         )
 
 
@@ -442,7 +446,8 @@ def _read(node: FunctionNode, text: str, seen: Seen) -> _Text:
         states=seen.states,
         lent=seen.borrowed,
         arguments=frozenset(seen.arguments),
-        nests=seen.nests,
+        nests=seen.nests or "lambda" in words,
+        keeps=frozenset(map(intern, _KEPT.findall(text))) if node.name == "__init__" or seen.hands_out else NO_NAMES,
     )
 
 

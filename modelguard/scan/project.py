@@ -141,6 +141,10 @@ class ClassInfo:
             return self._declaring
         return found + [facts for facts in self._declaring if facts not in found] if self._declaring else found
 
+    def stores(self, name: str) -> bool:
+        """Whether a method, of this class or a base, binds attribute `name` on its object."""
+        return any(name in facts.stores for item in self.ancestry() for facts in item.facts.methods.values())
+
     def read_names(self) -> frozenset[str] | None:
         """The attributes that its methods may read of an instance; None where a base outside torch may read any."""
         if self._read_names is None:

@@ -151,7 +151,9 @@ class Stores(Access):
             inner = path.step(name)
             replaces = base.kinds & Kind.MODULE and name in self.world.entry_points
             if replaces or (registered and any(isinstance(info, ClassInfo) and info.method(name) for info in base.classes)):
-                self.record(Operation.REGISTER, inner, node, target, value=Value(Kind.FUNCTION), owner=base.kinds)
+                self.record(
+                    Operation.REGISTER, inner, node, target, value=Value(Kind.FUNCTION, objects=value.objects), owner=base.kinds
+                )
             else:
                 self.record(operation, inner, node, target, value=value, owner=base.kinds)
 

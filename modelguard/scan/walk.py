@@ -38,10 +38,10 @@ class Walk(Invocations):
     def region(self, info: ClassInfo, name: str, method: Method | None) -> None:
         """Walk the region of an entry point of `info`: pre-hooks, decorators and the method, hooks.
 
-        Without `method`, the entry point is what an assignment says: `forward = step`, `Net.forward = torch.compile(step)`.
+        Without `method`, the entry point is what an assignment says, in the class body (`forward = step`), below the class
+        (`Net.forward = torch.compile(step)`) or on the instance (`self.forward = self.step`).
         """
-        holder = info.assigning(name) if method is None else None
-        assigned = self.world.attributes.class_level(holder, name) if holder is not None else None
+        assigned = self.world.attributes.of(info, name) if method is None else None
         if method is not None:
             function = self.world.method_function(method)
         else:
@@ -59,7 +59,12 @@ class Walk(Invocations):
             self.call(hook, [module, Value(Kind.TUPLE, element=INPUT, inputs=True)], {}, None)
         self.pending_hooks = after
         decorated = self.world.patched.get((id(info), name)) or assigned or self.world.decorated(function)
-        self.call(decorated, [itself, *arguments], {}, None)
+        if assigned is None or (function.bound is None and info.assigning(name) is not None):
+            arguments = [itself, *arguments]
+        elif function.bound is None:
+            # On the instance, a function that is bound to nothing is called with the inputs alone.
+            arguments = [*(self.parameter(function, *first, True) for first in function.positional()[:1]), *arguments]
+        self.call(decorated, arguments, {}, None)
         self.run_hooks((itself.paths[0],))
 
     def declare(self, function: Function, owner: ClassInfo) -> None:
