@@ -542,6 +542,18 @@ NEEDS = {
         "one.py": "from two import other\nfrom pkg.part import Base\n",
         "two.py": "from one import Base\nother = Base\n",
     },
+    "below a package": {"net.py": NET_OF.format("import pkg", "pkg.part.Base")},
+    "below a package by another name": {"net.py": NET_OF.format("import pkg as p", "p.part.Base")},
+    "below a package from elsewhere": {
+        "net.py": NET_OF.format("from other import p", "p.part.Base"),
+        "other.py": "import pkg as p\n",
+    },
+    "beside what was imported": {"net.py": NET_OF.format("import pkg.other", "pkg.part.Base"), "pkg/other.py": ""},
+    "below a star": {"net.py": NET_OF.format("from pkg import *", "part.Base")},
+    "below another's star": {
+        "net.py": NET_OF.format("from other import part", "part.Base"),
+        "other.py": "from pkg import *\n",
+    },
 }
 STATES = (BUFFER, "Base = object\n", None, BUFFER, "from torch.nn import Module as Base\n", BUFFER + "\n")
 

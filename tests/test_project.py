@@ -621,3 +621,26 @@ def test_one_decorator_around_two_methods_is_followed_twice(tmp_path: Path) -> N
     }
     expected = write(tmp_path, files)
     assert found(scan_paths([tmp_path]), tmp_path) == expected != []
+
+
+@pytest.mark.parametrize(
+    ("imported", "called"),
+    [
+        ("import pkg.sub", "pkg.sub.step(self, x)"),
+        ("import pkg", "pkg.sub.step(self, x)"),
+        ("import pkg.sub as s", "s.step(self, x)"),
+        ("from pkg import sub", "sub.step(self, x)"),
+    ],
+    ids=["dotted", "package", "renamed", "module"],
+)
+def test_helpers_below_a_package(tmp_path: Path, imported: str, called: str) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "sub.py").write_text("def step(m, x):\n    m.n += 1\n    return x * m.n\n")
+    (tmp_path / "net.py").write_text(
+        f"{imported}\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.n = 0\n\n    def forward(self, x):\n        return {called}\n"
+    )
+    report = scan_paths([str(tmp_path)])
+    assert [(f.code, Path(f.location.path).name, f.attribute) for f in report.findings] == [("MG104", "sub.py", "self.n")]

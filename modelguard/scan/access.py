@@ -176,7 +176,7 @@ class Access(Observing):
         if isinstance(item, External):
             return Value(Kind.UNKNOWN, objects=(External(f"{item.dotted}.{name}"),), inputs=base.inputs)
         if isinstance(item, ModuleObject):
-            symbol = self.world.project.resolve(item.file, name)
+            symbol = self.world.project.member(item.file, name)
             return self.symbol(symbol) if symbol is not None else UNKNOWN
         if isinstance(item, ClassObject):
             return self._class_attribute(item.info, name)

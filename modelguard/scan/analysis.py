@@ -98,6 +98,7 @@ class Analysis:
         self._project = Project(self._load, modules, options.module_bases)
         entry_points = frozenset(options.entry_points)
         self._candidates = Candidates(self._project, entry_points, scope)
+        self.sought = self._project.sought
         self._world = World(self._project, entry_points, scope)
         self._since_tidy = 0
 
@@ -117,8 +118,9 @@ class Analysis:
                 if not info.is_module:
                     continue
                 classes += 1
-                entries += len({name for name, _ in self._entries(info)})
-                for name, method in self._entries(info):
+                found = list(self._entries(info))
+                entries += len({name for name, _ in found})
+                for name, method in found:
                     if method is None or not self._options.filter_facts or self._candidates.may_write(info, method):
                         writes += self._walk(info, name, method)
             self.timings["walk"] += time.perf_counter() - start

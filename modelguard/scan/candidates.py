@@ -5,6 +5,7 @@ Names over-approximate calls: whatever the walk could follow is named in the tex
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Container, Iterator
 
@@ -349,6 +350,21 @@ class Candidates:
             self._names[file.path] = known
         return known
 
+    def _members(self, module: SourceFile, names: frozenset[str]) -> Iterator[ClassInfo | FunctionName]:
+        """The classes and functions of a module, and of modules below it, that go by `names`: `pkg.helpers.update(self)`."""
+        modules = [module]
+        seen = {module.path}
+        while modules:
+            current = modules.pop()
+            package = os.path.basename(current.path) == "__init__.py"
+            for name in names if package else names & self._known_in(current):
+                symbol = self._project.member(current, name)
+                if isinstance(symbol, (ClassInfo, FunctionName)):
+                    yield symbol
+                elif isinstance(symbol, SourceFile) and symbol.path not in seen:
+                    seen.add(symbol.path)
+                    modules.append(symbol)
+
     def _symbols(self, file: SourceFile, facts: FunctionFacts) -> tuple[ClassInfo | FunctionName | None, ...]:
         """The classes and functions that a function's text names; None stands for something memoised."""
         key = (file.path, facts.line)
@@ -361,11 +377,7 @@ class Candidates:
                 if isinstance(symbol, (ClassInfo, FunctionName)):
                     found.append(symbol)
                 elif isinstance(symbol, SourceFile):
-                    # `helpers.update(self)`: a name below a module.
-                    for inner in facts.names & (symbol.facts.functions.keys() | symbol.facts.imports.keys() | _plain(symbol)):
-                        each = self._project.resolve(symbol, inner)
-                        if isinstance(each, (ClassInfo, FunctionName)):
-                            found.append(each)
+                    found += self._members(symbol, facts.names)
                 elif isinstance(symbol, GlobalName) and symbol.name in symbol.file.facts.aliases:
                     words = symbol.file.facts.aliases[symbol.name]
                     found.extend(

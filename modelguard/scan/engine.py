@@ -118,6 +118,7 @@ class _Scan:
         self._scanned: dict[str, Scanned] = {}
         self._others: tuple[str, ...] = ()
         self._loaded: dict[str, bytes] = {}
+        self._sought: dict[str, set[str]] = {}
         self._timings: dict[str, float] = {}
 
     def run(self, jobs: int | None, executor: Executor | None, cache: str | None) -> None:
@@ -133,7 +134,7 @@ class _Scan:
                 left = len(others) - _MOST_OTHERS
                 message = f"{left} more files here may reach into those named, and were not scanned; scan this folder as a whole"
                 self._diagnostics.append(Diagnostic(self._scope.shown(self._project), message, severity=Severity.NOTE))
-            self._scan_all(self._others, jobs, executor, cache)
+            self._scan_all(self._others, jobs, executor, None)
 
     def _scan_all(self, files: Sequence[str], jobs: int | None, executor: Executor | None, cache: str | None) -> None:
         groups: dict[Options, list[str]] = {}
@@ -161,7 +162,7 @@ class _Scan:
             self._scan(waiting, options, jobs, executor)
             if recall is not None:
                 start = time.perf_counter()
-                recall.keep([self._scanned[path] for path in waiting], self._loaded)
+                recall.keep([self._scanned[path] for path in waiting], self._loaded, self._sought)
                 self._spent({"cache": time.perf_counter() - start})
         if kept is not None:
             kept.close()
@@ -180,13 +181,19 @@ class _Scan:
             with prepared():
                 for path in paths:
                     self._done((analysis.scan(path),))
-            self._done((), analysis.timings, analysis.loaded)
+            self._done((), analysis.timings, analysis.loaded, analysis.sought)
 
     def _done(
-        self, scanned: Sequence[Scanned], timings: Mapping[str, float] = _NOTHING, loaded: Mapping[str, bytes] = _NOTHING
+        self,
+        scanned: Sequence[Scanned],
+        timings: Mapping[str, float] = _NOTHING,
+        loaded: Mapping[str, bytes] = _NOTHING,
+        sought: Mapping[str, set[str]] = _NOTHING,
     ) -> None:
         self._scanned.update((each.path, each) for each in scanned)
         self._loaded.update(loaded)
+        for package, names in sought.items():
+            self._sought.setdefault(package, set()).update(names)
         self._spent(timings)
         self._progress(len(self._scanned), len(self._files))
 

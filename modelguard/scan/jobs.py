@@ -30,11 +30,12 @@ class Task(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What a piece of a scan gave; `loaded` are the hashes of the files it read, by absolute path."""
+    """What a piece of a scan gave; `loaded` and `sought` as in `Recall.keep`."""
 
     scanned: tuple[Scanned, ...]
     timings: dict[str, float]
     loaded: dict[str, bytes]
+    sought: dict[str, set[str]]
 
 
 _kept: dict[int, tuple[str, Analysis]] = {}
@@ -52,7 +53,7 @@ def run(task: Task) -> Piece:
     with prepared():
         scanned = tuple(analysis.scan(path) for path in task.paths)
     spent = {stage: seconds - before[stage] for stage, seconds in analysis.timings.items()}
-    return Piece(scanned, spent, dict(analysis.loaded))
+    return Piece(scanned, spent, dict(analysis.loaded), dict(analysis.sought))
 
 
 def _forget(tasks: Sequence[Task]) -> None:
@@ -66,8 +67,8 @@ def _forget(tasks: Sequence[Task]) -> None:
 _for_good = ExitStack()
 """What a worker process entered and never leaves."""
 
-Done = Callable[[Sequence[Scanned], Mapping[str, float], Mapping[str, bytes]], None]
-"""Takes in what a piece gave: results, seconds by stage, and the hashes of the files that were read."""
+Done = Callable[[Sequence[Scanned], Mapping[str, float], Mapping[str, bytes], Mapping[str, set[str]]], None]
+"""Takes in what a piece gave: results, seconds by stage, the hashes of the files that were read, what was sought in packages."""
 
 
 def tasks(paths: Sequence[str], scope: Scope, roots: tuple[str, ...], options: Options) -> list[Task]:
@@ -114,7 +115,7 @@ def _run_all(tasks: Sequence[Task], executor: Executor, done: Done, waiting: dic
         for path, hashed in piece.loaded.items():
             # Two of them may have read different contents: then it is no content at all.
             loaded[path] = hashed if loaded.get(path, hashed) == hashed else b""
-        done(piece.scanned, piece.timings, loaded)
+        done(piece.scanned, piece.timings, loaded, piece.sought)
     return lost
 
 

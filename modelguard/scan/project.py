@@ -106,6 +106,7 @@ class ClassInfo:
         "_declaring",
         "_methods",
         "_read_names",
+        "_stored",
         "_storing",
         "facts",
         "file",
@@ -126,6 +127,7 @@ class ClassInfo:
         self._storing: dict[str, list[FunctionFacts]] | None = None
         self._declaring: list[FunctionFacts] = []
         self._read_names: frozenset[str] | None = None
+        self._stored: frozenset[str] | None = None
 
     def binding(self, name: str) -> list[FunctionFacts]:
         """The methods of this class itself that bind attribute `name`, or may bind attributes of any name."""
@@ -143,7 +145,12 @@ class ClassInfo:
 
     def stores(self, name: str) -> bool:
         """Whether a method, of this class or a base, binds attribute `name` on its object."""
-        return any(name in facts.stores for item in self.ancestry() for facts in item.facts.methods.values())
+        for item in self.ancestry():
+            if item._stored is None:
+                item._stored = frozenset[str]().union(*(facts.stores for facts in item.facts.methods.values()))
+            if name in item._stored:
+                return True
+        return False
 
     def read_names(self) -> frozenset[str] | None:
         """The attributes that its methods may read of an instance; None where a base outside torch may read any."""
@@ -249,6 +256,8 @@ class Project:
         self._external: dict[str, ExternalClass] = {}
         self._symbols: dict[tuple[str, str], Symbol | None] = {}
         self._linking = 0
+        self.sought: dict[str, set[str]] = {}
+        """What was looked for in packages that no import names (`pkg.part.Net`), by the paths of the packages."""
 
     def add(self, file: SourceFile) -> None:
         """Take in a file whose facts are known."""
@@ -365,7 +374,7 @@ class Project:
         while pending:
             current = pending.pop()
             if current is not file:
-                symbol = self._resolve(current, name, depth, stars=False) or self._submodule(current, name)
+                symbol = self._resolve(current, name, depth, stars=False) or self._unnamed(current, name)
                 if symbol is not None:
                     return symbol
             if len(current.facts.stars) > _STARS:
@@ -404,6 +413,10 @@ class Project:
             symbol = self._starred(file, head, depth + 1)
         return self._descend(symbol, rest, depth + 1) if rest and symbol is not None else symbol
 
+    def member(self, module: SourceFile, name: str) -> Symbol | None:
+        """What `module.name` means: a name of the file, or a module of the package."""
+        return self.resolve(module, name) or self._unnamed(module, name)
+
     def _descend(self, symbol: Symbol, rest: str, depth: int) -> Symbol | None:
         """What `rest` means below `symbol`."""
         if isinstance(symbol, str):
@@ -412,7 +425,7 @@ class Project:
             head, _, deeper = rest.partition(".")
             found = self._resolve(symbol, head, depth)
             if found is None:
-                found = self._submodule(symbol, head)
+                found = self._unnamed(symbol, head)
             return self._descend(found, deeper, depth) if deeper and found is not None else found
         if isinstance(symbol, ClassInfo):
             qualname = f"{symbol.facts.qualname}.{rest}"
@@ -447,6 +460,12 @@ class Project:
             inner = self._resolve(module, found.attribute, depth + 1) if module is not file else None
             inner = inner or self._submodule(module, found.attribute)
         return inner or f"{dotted}.{found.attribute}"
+
+    def _unnamed(self, module: SourceFile, name: str) -> Symbol | None:
+        """A module below a package, where no import statement names it; that it was looked for is noted."""
+        if os.path.basename(module.path) == "__init__.py":
+            self.sought.setdefault(os.path.abspath(module.path), set()).add(name)
+        return self._submodule(module, name)
 
     def _submodule(self, module: SourceFile, name: str) -> Symbol | None:
         if os.path.basename(module.path) != "__init__.py":
