@@ -151,7 +151,7 @@ class Analysis:
             method = info.method(name)
             if method is not None:
                 yield name, method
-            if info.assigning(name) is not None or info.stores(name):
+            if info.assigning(name) is not None or info.stores(name, self._scope):
                 yield name, None
 
     def _walk(self, info: ClassInfo, name: str, method: Method | None) -> list[StateWrite]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from modelguard.errors import SourceError
@@ -143,9 +143,11 @@ class ClassInfo:
             return self._declaring
         return found + [facts for facts in self._declaring if facts not in found] if self._declaring else found
 
-    def stores(self, name: str) -> bool:
-        """Whether a method, of this class or a base, binds attribute `name` on its object."""
+    def stores(self, name: str, inside: Container[str]) -> bool:
+        """Whether a method, of this class or a base in the files `inside`, binds attribute `name` on its object."""
         for item in self.ancestry():
+            if item.file.path not in inside:
+                continue
             if item._stored is None:
                 item._stored = frozenset[str]().union(*(facts.stores for facts in item.facts.methods.values()))
             if name in item._stored:
