@@ -20,8 +20,8 @@ from test_reach import CASES
 from modelguard.errors import SourceError
 from modelguard.findings import Finding, ScanReport, Severity
 from modelguard.scan.engine import scan_paths, scan_source
-from modelguard.scan.facts import Copies, extract
-from modelguard.scan.project import Opened, SourceFile
+from modelguard.scan.extraction import Copies, extract
+from modelguard.scan.symbols import Opened, SourceFile
 from modelguard.settings import Settings
 
 SLOW_DRAWS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

@@ -9,7 +9,7 @@ from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.attributes import CONFIG_NAME
 from modelguard.scan.observing import Observing
 from modelguard.scan.paths import ITEM, Path
-from modelguard.scan.project import ClassInfo, ExternalClass, FunctionName, GlobalName, Method, SourceFile, Symbol
+from modelguard.scan.symbols import ClassInfo, ExternalClass, FunctionName, GlobalName, Method, SourceFile, Symbol
 from modelguard.scan.tables import (
     CACHED_PROPERTIES,
     INSTANCE_DICTS,

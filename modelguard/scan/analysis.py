@@ -19,12 +19,13 @@ from modelguard.observation import StateWrite
 from modelguard.scan.candidates import Candidates
 from modelguard.scan.dependencies import Wanted, digest, imports_of
 from modelguard.scan.dependents import offered
-from modelguard.scan.facts import Copies, extract
+from modelguard.scan.extraction import Copies, extract
 from modelguard.scan.files import decode, plain_line_ends, read_source
 from modelguard.scan.modules import ModuleFiles
-from modelguard.scan.project import ClassInfo, Method, Opened, Project, SourceFile
+from modelguard.scan.project import Project
 from modelguard.scan.recorder import Recorder
 from modelguard.scan.scope import Scope
+from modelguard.scan.symbols import ClassInfo, Method, Opened, SourceFile
 from modelguard.scan.walk import Walk, World
 from modelguard.suppressions import read
 from modelguard.suppressions.reading import Suppression

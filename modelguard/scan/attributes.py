@@ -7,17 +7,8 @@ import re
 from collections.abc import Callable
 
 from modelguard.observation import Kind
-from modelguard.scan.project import (
-    ClassInfo,
-    ExternalClass,
-    FunctionName,
-    GlobalName,
-    Method,
-    Project,
-    SourceFile,
-    cut_offset,
-    parse_lines,
-)
+from modelguard.scan.project import Project, cut_offset, parse_lines
+from modelguard.scan.symbols import ClassInfo, ExternalClass, FunctionName, GlobalName, Method, SourceFile
 from modelguard.scan.values import NOTHING, ClassObject, External, Value, join, join_all
 
 ANY_NAME = "*"

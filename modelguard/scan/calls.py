@@ -11,7 +11,7 @@ from modelguard.scan.conditions import predicate
 from modelguard.scan.functions import external
 from modelguard.scan.methods import builtin_method, hand_over, named_store
 from modelguard.scan.paths import Path
-from modelguard.scan.project import ClassInfo
+from modelguard.scan.symbols import ClassInfo
 from modelguard.scan.tables import CONTAINER_MUTATORS, HOOK_REGISTRATIONS
 from modelguard.scan.values import (
     ALIAS,

@@ -11,7 +11,8 @@ from collections.abc import Container, Iterator
 
 from modelguard.scan.bindings import CONSTRUCTORS
 from modelguard.scan.facts import FunctionFacts
-from modelguard.scan.project import ClassInfo, FunctionName, GlobalName, Method, Project, SourceFile
+from modelguard.scan.project import Project
+from modelguard.scan.symbols import ClassInfo, FunctionName, GlobalName, Method, SourceFile
 
 _HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
 

@@ -11,8 +11,8 @@ from modelguard.scan import calls, conditions
 from modelguard.scan.attributes import instance_of
 from modelguard.scan.conditions import ALWAYS, NEVER
 from modelguard.scan.paths import NO_FACTS, Facts, Path, Test
-from modelguard.scan.project import ClassInfo
 from modelguard.scan.stores import Stores
+from modelguard.scan.symbols import ClassInfo
 from modelguard.scan.values import (
     ALIAS,
     DROPPED,

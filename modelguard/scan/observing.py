@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from modelguard.findings import Frame, Location
 from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.paths import ITEM, NO_FACTS, WHOLE, Facts, Path
-from modelguard.scan.project import ClassInfo, Method
 from modelguard.scan.recorder import Event, Recorder
+from modelguard.scan.symbols import ClassInfo, Method
 from modelguard.scan.values import NOTHING, Arguments, Environment, Function, Instance, Keywords, Value, join
 
 if TYPE_CHECKING:

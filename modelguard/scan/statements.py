@@ -11,7 +11,7 @@ from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.conditions import handler_facts
 from modelguard.scan.expressions import Expressions
 from modelguard.scan.paths import ITEM, NO_FACTS, Facts, Path
-from modelguard.scan.project import ClassInfo, ExternalClass
+from modelguard.scan.symbols import ClassInfo, ExternalClass
 from modelguard.scan.values import NONE, NOTHING, UNKNOWN, ClassObject, Environment, Function, Value, join, tensor_like
 
 _UNROLLED = 8

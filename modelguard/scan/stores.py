@@ -8,7 +8,7 @@ from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.access import Access
 from modelguard.scan.bindings import tensor_index
 from modelguard.scan.paths import ITEM, Path
-from modelguard.scan.project import ClassInfo, GlobalName
+from modelguard.scan.symbols import ClassInfo, GlobalName
 from modelguard.scan.tables import INSTANCE_DICTS, MODULE_DICTS
 from modelguard.scan.values import FEW, ClassObject, Function, Instance, ModuleObject, Value, join, tensor_like, union
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from modelguard.scan.facts import FunctionFacts
     from modelguard.scan.paths import Path, Test
-    from modelguard.scan.project import ClassInfo, ExternalClass, SourceFile
+    from modelguard.scan.symbols import ClassInfo, ExternalClass, SourceFile
 
 _Item = TypeVar("_Item")
 

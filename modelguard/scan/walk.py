@@ -16,7 +16,8 @@ from modelguard.scan.candidates import registering
 from modelguard.scan.facts import FunctionFacts, FunctionNode
 from modelguard.scan.invocations import Invocations, calls_back
 from modelguard.scan.paths import Path
-from modelguard.scan.project import ClassInfo, FunctionName, Method, Project, SourceFile, cut_offset, parse_cut
+from modelguard.scan.project import Project, cut_offset, parse_cut
+from modelguard.scan.symbols import ClassInfo, FunctionName, Method, SourceFile
 from modelguard.scan.values import INPUT, ClassObject, Environment, Function, Value
 
 _SYNTAX = 1_000
