@@ -22,7 +22,7 @@ class FunctionFacts(NamedTuple):
     that would have to hand out state (`hands_out`) for it. `states` are the locals that may be a part of the state,
     `lent` those that are at most what such methods returned, `arguments` those that may be a part of an argument. `nests` says
     that the function defines others, which it may return; `passes` are the bare names of functions that a constructor does not
-    call, and `keeps` the attributes that it, or a method that may return state, takes off `self` without calling them.
+    call, and `keeps` the attributes that it, or a method that may return state, takes off its object without calling them.
     """
 
     name: str

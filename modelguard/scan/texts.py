@@ -31,7 +31,6 @@ _WORD_CALL = re.compile(r"(?:next|shuffle)\s*\(")
 _DECLARES = frozenset("setattr __setattr__ __dict__ vars _buffers _parameters _modules".split()) | REGISTRATIONS.keys()
 _ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w*)")
 _OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
-_KEPT = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)\b(?!\s*(?:[(.\[]|=(?!=)))")
 _SUPER = re.compile(r"super\([^()]*\)\s*\.\s*([A-Za-z_]\w*)")
 _BARE_SELF = re.compile(r"self\b(?![ \t]*[.\w(\[])")
 _NOT_CALLED = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\b(?!\s*[(.=])")
@@ -124,7 +123,7 @@ def read_text(node: FunctionNode, text: str, seen: Seen) -> FunctionText:
         lent=seen.borrowed,
         arguments=frozenset(seen.arguments),
         nests=seen.nests or "lambda" in words,
-        keeps=frozenset(map(intern, _KEPT.findall(text))) if node.name == "__init__" or seen.hands_out else NO_NAMES,
+        keeps=frozenset(map(intern, _kept(seen.owner).findall(text))) if node.name == "__init__" or seen.hands_out else NO_NAMES,
     )
 
 
@@ -140,6 +139,12 @@ def _suspicious(words: set[str], text: str) -> bool:
 def _calls() -> re.Pattern[str]:
     """Finds calls of what may change its receiver. Made when the first is looked for: most small scans have none."""
     return re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
+
+
+@lru_cache(maxsize=64)
+def _kept(owner: str) -> re.Pattern[str]:
+    """Finds the attributes that are taken off the first parameter, and neither called nor bound: `self.step = self._eager`."""
+    return re.compile(rf"\b{owner or 'self'}\s*\.\s*([A-Za-z_]\w*)\b(?!\s*(?:[(.\[]|=(?!=)))")
 
 
 @lru_cache(maxsize=64)
