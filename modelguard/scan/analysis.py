@@ -83,10 +83,18 @@ class Scanned(NamedTuple):
 class Analysis:
     """Scans files one by one. What it finds in one depends on that file and what it imports, not on those scanned before."""
 
-    def __init__(self, scope: Scope, roots: Sequence[str], options: Options, given: Mapping[str, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        roots: Sequence[str],
+        options: Options,
+        given: Mapping[str, bytes] | None = None,
+        hashing: bool = True,
+    ) -> None:
         self.timings: dict[str, float] = {"facts": 0.0, "walk": 0.0}
         self.loaded: dict[str, bytes] = {}
-        """The hashes of all files that were read, by absolute path."""
+        """The hashes of all files that were read, by absolute path; with `hashing` only, since few scans need them."""
+        self._hashing = hashing
         self._scope = scope
         self._options = options
         self._given = given or {}
@@ -192,7 +200,8 @@ class Analysis:
     def _read(self, path: str, absolute: str, keep: bool) -> SourceFile:
         source = self._given.get(absolute)
         content = read_source(path) if source is None else source
-        self.loaded[absolute] = digest(content)
+        if self._hashing:
+            self.loaded[absolute] = digest(content)
         text = plain_line_ends(decode(content, path))
         tree = _parse(text, path)
         suppressions = read(text)

@@ -159,7 +159,7 @@ class _Scan:
             self._progress(len(self._scanned), len(self._files))
             if not waiting:
                 continue
-            self._scan(waiting, options, jobs, executor)
+            self._scan(waiting, options, jobs, executor, hashing=recall is not None)
             if recall is not None:
                 start = time.perf_counter()
                 recall.keep([self._scanned[path] for path in waiting], self._loaded, self._sought)
@@ -168,7 +168,7 @@ class _Scan:
             kept.close()
             self._diagnostics += [Diagnostic(kept.folder, complaint) for complaint in kept.complaints]
 
-    def _scan(self, paths: Sequence[str], options: Options, jobs: int | None, executor: Executor | None) -> None:
+    def _scan(self, paths: Sequence[str], options: Options, jobs: int | None, executor: Executor | None, hashing: bool) -> None:
         most = min(_cores() if jobs is None else jobs, len(paths))
         if executor is not None or (most > 1 and not self._given and _size(paths) > _WORTH_SHARING):
             from modelguard.scan import jobs as sharing
@@ -177,7 +177,7 @@ class _Scan:
             lost = sharing.spread(tasks, self._done, executor, most)
             paths = [path for task in lost for path in task.paths]
         if paths:
-            analysis = Analysis(self._scope, self._roots, options, self._given)
+            analysis = Analysis(self._scope, self._roots, options, self._given, hashing)
             with prepared():
                 for path in paths:
                     self._done((analysis.scan(path),))
