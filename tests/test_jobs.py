@@ -187,7 +187,10 @@ def test_a_fault_in_one_file_leaves_the_others(project: ScanReport, monkeypatch:
         return plain(self, info, *more)
 
     monkeypatch.setattr(Walk, "region", region)
-    for report in (scan_paths(["."]), scan_paths(["."], jobs=2, cache=".cache"), scan_paths(["."], cache=".cache")):
+    # Threads see the fault that was put in; a process that is started afresh would not.
+    with ThreadPoolExecutor(2) as pool:
+        reports = [scan_paths(["."]), scan_paths(["."], executor=pool, cache=".cache"), scan_paths(["."], cache=".cache")]
+    for report in reports:
         faults = [each for each in report.diagnostics if each.severity is Severity.ERROR]
         assert [each.path for each in faults] == ["net5.py"]
         assert "internal error, so that this file was not scanned: ValueError: a fault of two lines" in faults[0].message
