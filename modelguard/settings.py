@@ -6,9 +6,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from modelguard.errors import SettingsError
 from modelguard.findings import Severity
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+CACHE_FOLDER = ".modelguard_cache"
+"""Where a project keeps what earlier scans found, unless it is told another place."""
 
 DEFAULT_EXCLUDE = (
     ".git",
@@ -23,7 +30,7 @@ DEFAULT_EXCLUDE = (
     ".pytest_cache",
     "__pycache__",
     "node_modules",
-    ".modelguard_cache",
+    CACHE_FOLDER,
     "build",
     "dist",
     "site-packages",
@@ -108,6 +115,18 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     from pathspec import GitIgnoreSpec
 
     return GitIgnoreSpec.from_lines([with_slashes(pattern) for pattern in patterns]).match_file
+
+
+def git_spec(patterns: Iterable[str]) -> GitIgnoreSpec:
+    """The matcher of patterns as in a .gitignore; what is no such pattern is a ValueError, an `re.error` or a Warning."""
+    import warnings
+
+    from pathspec import GitIgnoreSpec
+
+    with warnings.catch_warnings():
+        # Python's words for what it reads otherwise than a .gitignore means it, such as `[[:alpha:]]`.
+        warnings.simplefilter("error")
+        return GitIgnoreSpec.from_lines(patterns)
 
 
 def with_slashes(pattern: str) -> str:
@@ -201,15 +220,9 @@ def is_plain_name(pattern: str) -> bool:
 
 def _check_pattern(pattern: str, option: str) -> None:
     import re
-    import warnings
-
-    from pathspec import GitIgnoreSpec
 
     try:
-        with warnings.catch_warnings():
-            # Python's words for what it reads otherwise than a .gitignore means it, such as `[[:alpha:]]`.
-            warnings.simplefilter("error")
-            GitIgnoreSpec.from_lines([pattern])
+        git_spec([pattern])
     except (ValueError, re.error, Warning) as error:
         raise SettingsError(f"{option}: {pattern!r} is not a pattern as in a .gitignore: {error}") from None
 

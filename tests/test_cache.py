@@ -24,6 +24,7 @@ from modelguard.findings import ScanReport
 from modelguard.scan import cache, engine
 from modelguard.scan.analysis import Analysis
 from modelguard.scan.engine import scan_paths
+from modelguard.settings import CACHE_FOLDER
 
 # Small projects that change between scans: every file has a `Base` and a `step`, its own or another's, and uses them.
 
@@ -181,7 +182,7 @@ def test_a_few_files_have_the_findings_that_all_have(states: list[dict[str, str 
 # What is in place of a cache, and what is done to it.
 
 NETS = 25
-CACHE = Path(cache.FOLDER)
+CACHE = Path(CACHE_FOLDER)
 DATABASE = CACHE / "scans.sqlite"
 
 

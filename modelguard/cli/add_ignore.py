@@ -10,13 +10,10 @@ from errno import EACCES
 from modelguard.errors import ModelguardError, SourceError
 from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
 from modelguard.report.text import plural
-from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.scan.engine import SettingsFor
 from modelguard.scan.files import decode, encoding_of, read_source
 from modelguard.suppressions import add_ignores
-from modelguard.suppressions.applying import ABOUT_SUPPRESSIONS
-
-_GET_NO_COMMENT = ABOUT_SUPPRESSIONS | {UnparsableFile.code}
+from modelguard.suppressions.applying import GET_NO_COMMENT
 
 
 def check_reason(reason: str) -> str:
@@ -37,7 +34,7 @@ def add_ignores_to_files(report: ScanReport, settings: SettingsFor, reason: str)
         failing = settings.for_path(finding.location.path).fail_on
         if failing is None or not finding.severity.at_least(failing):
             continue
-        if finding.code in _GET_NO_COMMENT:
+        if finding.code in GET_NO_COMMENT:
             left.add(finding.code)
         else:
             by_file.setdefault(finding.location.path, []).append(finding)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from modelguard.settings import Settings
+from modelguard.settings import CACHE_FOLDER, Settings
 
 config = click.option("--config", metavar="FILE", help="Take the settings from FILE, a pyproject.toml or modelguard.toml.")
 isolated = click.option("--isolated", is_flag=True, help="Read no settings file.")
-cache_dir = click.option("--cache-dir", metavar="DIR", help="Keep the cache there.  [default: .modelguard_cache of the project]")
+cache_dir = click.option("--cache-dir", metavar="DIR", help=f"Keep the cache there.  [default: {CACHE_FOLDER} of the project]")
 
 
 def default_cache_dir(settings: Settings) -> str:
     """Where a project keeps its cache: beside its settings, or else in the working directory."""
-    return os.path.join(os.path.relpath(settings.root) if settings.root else "", ".modelguard_cache")
+    return os.path.join(os.path.relpath(settings.root) if settings.root else "", CACHE_FOLDER)
 
 
 def listed(values: tuple[str, ...]) -> tuple[str, ...] | None:

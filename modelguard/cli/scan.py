@@ -172,10 +172,6 @@ def _scan_input(path: str, settings: SettingsFiles, force_exclude: bool) -> Scan
 
 def _check_places(paths: tuple[str, ...], output_file: str | None) -> None:
     """Refuse what a shell makes of a variable that is not set, and to write over what was to be read."""
-    try:
-        os.getcwd()
-    except OSError:
-        raise ModelguardError("the working directory does not exist any more; change to one that does") from None
     if "" in paths:
         raise click.UsageError("a path is empty; without any path, the current directory is scanned")
     if output_file is None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from modelguard.errors import SourceError
 from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
 from modelguard.report.frame import printable, source_frame
-from modelguard.scan.files import decode, read_source, split_lines
+from modelguard.scan.files import read_text
 
 _STYLES = {
     "error": "bold red",
@@ -122,7 +122,7 @@ class _SourceLines:
             # A pipe was read to its end by the scan; to open it again would wait for another writer.
             if self._from_disk and os.path.isfile(path):
                 with suppress(SourceError, ValueError):
-                    self._lines = split_lines(decode(read_source(path), path))
+                    self._lines = read_text(path).split("\n")
         return self._lines[number - 1] if 1 <= number <= len(self._lines) else None
 
 

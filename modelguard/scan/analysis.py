@@ -20,7 +20,7 @@ from modelguard.scan.candidates import Candidates
 from modelguard.scan.dependencies import Wanted, digest, imports_of
 from modelguard.scan.dependents import offered
 from modelguard.scan.extraction import Copies, extract
-from modelguard.scan.files import decode, plain_line_ends, read_source
+from modelguard.scan.files import decode, plain_line_ends, read_source, read_text
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.project import Project
 from modelguard.scan.recorder import Recorder
@@ -105,6 +105,7 @@ class Analysis:
         self._changed: set[str] = set()
         modules = ModuleFiles(roots, options.follow)
         self._project = Project(self._load, modules, options.module_bases)
+        self._entry_names = (*sorted(options.entry_points), "__call__")
         entry_points = frozenset(options.entry_points)
         self._candidates = Candidates(self._project, entry_points, scope)
         self.sought = self._project.sought
@@ -156,7 +157,7 @@ class Analysis:
 
     def _entries(self, info: ClassInfo) -> Iterator[tuple[str, Method | None]]:
         """The entry points of a module class, and its `__call__`, which runs around them; None for one that is assigned."""
-        for name in (*sorted(self._options.entry_points), "__call__"):
+        for name in self._entry_names:
             method = info.method(name)
             if method is not None:
                 yield name, method
@@ -220,7 +221,7 @@ class Analysis:
     def _again(self, path: str, known: int) -> str:
         """The text of a file whose facts are known already."""
         try:
-            text = plain_line_ends(decode(read_source(path), path))
+            text = read_text(path)
             if hash(text) == known:
                 return text
         except SourceError:

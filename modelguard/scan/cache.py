@@ -21,7 +21,6 @@ from modelguard.errors import ModelguardError
 from modelguard.scan.analysis import Scanned
 from modelguard.scan.dependencies import Wanted, digest
 
-FOLDER = ".modelguard_cache"
 _FILE = "scans.sqlite"
 _TAG = "CACHEDIR.TAG"
 _IGNORE = ".gitignore"

@@ -13,6 +13,7 @@ from modelguard.scan.bindings import CONSTRUCTORS
 from modelguard.scan.facts import FunctionFacts
 from modelguard.scan.project import Project
 from modelguard.scan.symbols import ClassInfo, FunctionName, GlobalName, Method, SourceFile
+from modelguard.scan.texts import WORD
 
 _HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
 
@@ -68,7 +69,6 @@ class _Region:
         self.named: set[str] = set()
 
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
 _KEYWORD = re.compile(r"\s*(?:\*|([A-Za-z_]\w*)\s*=(?!=))")
 
 
@@ -290,7 +290,7 @@ class Candidates:
                 named = _KEYWORD.match(argument)
                 if -1 not in places and (index not in places if named is None else named.group(1) not in (None, *called.hands)):
                     continue
-                words = set(_WORD.findall(argument, named.end() if named else 0))
+                words = set(WORD.findall(argument, named.end() if named else 0))
                 if "self" in words or not words.isdisjoint(state) or argument.lstrip()[:1] == "*":
                     return True
         return not calls

@@ -12,6 +12,7 @@ from modelguard.errors import SourceError
 from modelguard.findings import Diagnostic, Finding, Location, ScanReport, Severity
 from modelguard.observation import StateWrite
 from modelguard.scan.analysis import Analysis, Options, Problem, Scanned, prepared
+from modelguard.scan.excludes import is_below, is_repository
 from modelguard.scan.files import Discovery, decode, discover, read_source, split_lines
 from modelguard.scan.scope import Scope
 from modelguard.settings import Settings
@@ -312,7 +313,7 @@ def _project(path: str, settings: Settings) -> str | None:
     if settings.root is not None:
         return settings.root
     folder = os.path.dirname(os.path.abspath(path))
-    while not os.path.exists(os.path.join(folder, ".git")):
+    while not is_repository(folder):
         parent = os.path.dirname(folder)
         if parent == folder:
             return None
@@ -323,4 +324,4 @@ def _project(path: str, settings: Settings) -> str | None:
 def _surroundings(path: str) -> str:
     """The folder whose files count as a file's own project where there is no sign of one."""
     here, folder = os.getcwd(), os.path.dirname(os.path.abspath(path))
-    return here if folder.startswith(here.rstrip(os.sep) + os.sep) else folder
+    return here if is_below(folder, here) else folder

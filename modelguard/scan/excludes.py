@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from modelguard.settings import Settings, with_slashes
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from modelguard.settings import Settings, git_spec, with_slashes
 
 Leaves = Callable[[str, bool], bool]
 """Says of an entry of one directory, by its name and whether it is a directory itself, if it is left out."""
@@ -77,7 +72,7 @@ class _Wild:
         # The matcher's own search lets a pattern for a folder give way to one for files, whichever comes last.
         self._fits = [
             (at, pattern.regex.search)
-            for at, pattern in zip(lines, _spec(lines.values()).patterns, strict=True)
+            for at, pattern in zip(lines, git_spec(lines.values()).patterns, strict=True)
             if pattern.regex is not None and not (spared and pattern.include and pattern.regex.search(spared))
         ]
         self._fits.reverse()
@@ -113,7 +108,7 @@ class Excludes:
         """What is left out of a directory."""
         settings = self._for_path(directory)
         base = settings.root or self._seen_from
-        named = self._root if _is_below(self._root, base) else None
+        named = self._root if is_below(self._root, base) else None
         excluded = patterns(settings.exclude, base, named).of(directory)
         ignored = self._ignored.of(directory) if settings.respect_gitignore else None
 
@@ -138,7 +133,7 @@ def leaves_out(path: str, for_path: Callable[[str], Settings]) -> bool:
         folder, name = os.path.split(current)
         settings = for_path(folder)
         base = settings.root or here
-        if not (elsewhere or _is_below(current, here) or _is_below(current, base)):
+        if not (elsewhere or is_below(current, here) or is_below(current, base)):
             return False
         if patterns(settings.exclude, base).of(folder)(name, is_directory):
             return True
@@ -177,12 +172,12 @@ class GitIgnored:
         passed = []
         while folder not in self._known:
             passed.append(folder)
-            if _is_repository(folder) or folder == os.path.dirname(folder):
+            if is_repository(folder) or folder == os.path.dirname(folder):
                 break
             folder = os.path.dirname(folder)
         files = self._known.get(folder)
         for folder in reversed(passed):
-            if _is_repository(folder):
+            if is_repository(folder):
                 files = self._read(folder, os.path.join(folder, ".git", "info", "exclude"))
             if files is not None:
                 files = self._read(folder, os.path.join(folder, ".gitignore")) + files
@@ -198,7 +193,7 @@ class GitIgnored:
                 lines = stream.read().split("\n")
         except OSError:
             return ()
-        return (Patterns(lines, folder, self._root if _is_below(self._root, folder) else None),)
+        return (Patterns(lines, folder, self._root if is_below(self._root, folder) else None),)
 
 
 def _literal(line: str) -> str | None:
@@ -229,24 +224,16 @@ def _inside_only(pattern: str) -> str:
     return pattern.removesuffix("/") + "/*" + ending[3:] if ending else pattern
 
 
-def _spec(lines: Iterable[str]) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec
-
-    with warnings.catch_warnings():
-        # Python's words for what it reads otherwise than a .gitignore means it, such as `[[:alpha:]]`.
-        warnings.simplefilter("error")
-        return GitIgnoreSpec.from_lines(lines)
-
-
 def _are_valid(lines: Iterable[str]) -> bool:
     try:
-        _spec(lines)
+        git_spec(lines)
     except (ValueError, re.error, Warning):
         return False
     return True
 
 
-def _is_repository(folder: str) -> bool:
+def is_repository(folder: str) -> bool:
+    """Whether a folder is the top of a repository."""
     return os.path.exists(os.path.join(folder, ".git"))
 
 
@@ -257,8 +244,9 @@ def _relative(folder: str, base: str) -> str:
 
 
 def _lies_in(path: str, folder: str) -> bool:
-    return path == folder or _is_below(path, folder)
+    return path == folder or is_below(path, folder)
 
 
-def _is_below(path: str, folder: str) -> bool:
+def is_below(path: str, folder: str) -> bool:
+    """Whether an absolute path lies below a folder."""
     return path.startswith(folder.rstrip(os.sep) + os.sep) and path != folder

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from modelguard.scan.bindings import FUNCTIONS, NO_NAMES, blocks, dotted, examine
 from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts, FunctionNode, Import
-from modelguard.scan.texts import FunctionText, read_text
+from modelguard.scan.texts import WORD, FunctionText, read_text
 
 _ITEM_METHODS = frozenset(("__getitem__", "__setitem__", "__delitem__"))
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
 class Copies:
@@ -144,7 +142,7 @@ class _Extractor:
         names[name] = (node.lineno, node.end_lineno or node.lineno)
         if aliases is not None and isinstance(node.value, (ast.Call, ast.Name, ast.Attribute, ast.Lambda, ast.IfExp)):
             text = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
-            aliases[name] = frozenset(_IDENTIFIER.findall(text)) - {name}
+            aliases[name] = frozenset(WORD.findall(text)) - {name}
 
     def _class(self, node: ast.ClassDef, prefix: str) -> None:
         qualname = prefix + node.name

@@ -211,6 +211,11 @@ def decode(source: bytes, path: str = "<unknown>") -> str:
         raise SourceError(path, 1, f"cannot decode this file as {encoding}: {error}; {_DECLARE}") from None
 
 
+def read_text(path: str) -> str:
+    """The text of a file, its line ends as `\\n`."""
+    return plain_line_ends(decode(read_source(path), path))
+
+
 def encoding_of(source: bytes, path: str) -> str:
     """The encoding that `decode` reads a file in."""
     return _declared_encoding(source, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from modelguard.scan.excludes import patterns
+from modelguard.scan.excludes import is_below, patterns
 
 
 class Scope:
@@ -46,7 +46,7 @@ class Scope:
         return absolute.removeprefix(here)
 
     def _below(self, path: str, root: str) -> bool:
-        if not path.startswith(root.rstrip(os.sep) + os.sep):
+        if not is_below(path, root):
             return False
         excluded = patterns(self._exclude, root)
         while path != root:

@@ -94,7 +94,6 @@ class ClassInfo:
         "_declaring",
         "_methods",
         "_read_names",
-        "_stored",
         "_storing",
         "facts",
         "file",
@@ -115,10 +114,16 @@ class ClassInfo:
         self._storing: dict[str, list[FunctionFacts]] | None = None
         self._declaring: list[FunctionFacts] = []
         self._read_names: frozenset[str] | None = None
-        self._stored: frozenset[str] | None = None
 
     def binding(self, name: str) -> list[FunctionFacts]:
         """The methods of this class itself that bind attribute `name`, or may bind attributes of any name."""
+        found = self._stores().get(name)
+        if found is None:
+            return self._declaring
+        return found + [facts for facts in self._declaring if facts not in found] if self._declaring else found
+
+    def _stores(self) -> dict[str, list[FunctionFacts]]:
+        """The methods of this class itself by the attributes that they bind."""
         if self._storing is None:
             self._storing = {}
             for facts in self.facts.methods.values():
@@ -126,19 +131,14 @@ class ClassInfo:
                     self._declaring.append(facts)
                 for stored in facts.stores:
                     self._storing.setdefault(stored, []).append(facts)
-        found = self._storing.get(name)
-        if found is None:
-            return self._declaring
-        return found + [facts for facts in self._declaring if facts not in found] if self._declaring else found
+        return self._storing
 
     def stores(self, name: str, inside: Container[str]) -> bool:
         """Whether a method, of this class or a base in the files `inside`, binds attribute `name` on its object."""
         for item in self.ancestry():
             if item.file.path not in inside:
                 continue
-            if item._stored is None:
-                item._stored = frozenset[str]().union(*(facts.stores for facts in item.facts.methods.values()))
-            if name in item._stored:
+            if name in item._stores():
                 return True
         return False
 

@@ -34,7 +34,7 @@ _OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
 _SUPER = re.compile(r"super\([^()]*\)\s*\.\s*([A-Za-z_]\w*)")
 _BARE_SELF = re.compile(r"self\b(?![ \t]*[.\w(\[])")
 _NOT_CALLED = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\b(?!\s*[(.=])")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+WORD = re.compile(r"[A-Za-z_]\w*")
 _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ class FunctionText(NamedTuple):
 
 def read_text(node: FunctionNode, text: str, seen: Seen) -> FunctionText:
     attributes = set(map(intern, _ATTRIBUTE.findall(text)))
-    words = set(map(intern, _IDENTIFIER.findall(text)))
+    words = set(map(intern, WORD.findall(text)))
     fresh = seen.fresh
     if node.name in CONSTRUCTORS:
         fresh.add(seen.owner)

@@ -14,6 +14,9 @@ from modelguard.suppressions.reading import Suppression
 
 ABOUT_SUPPRESSIONS = frozenset((UnusedSuppression.code, UnknownCodeInSuppression.code))
 
+GET_NO_COMMENT = ABOUT_SUPPRESSIONS | {UnparsableFile.code}
+"""Codes for which no suppression is written: what cannot be suppressed, and what is about suppressions."""
+
 _ALL = ""
 """Stands for what a bare `ignore-file` names."""
 

@@ -9,14 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from modelguard.findings import Finding
-from modelguard.rules.mg901_unparsable_file import UnparsableFile
-from modelguard.suppressions.applying import ABOUT_SUPPRESSIONS
+from modelguard.suppressions.applying import GET_NO_COMMENT
 from modelguard.suppressions.reading import BOM, Statement, Suppression, brackets_of, statements_of, suppressions_of
 
 _WIDTH = 120
 """A line that a comment would make longer than this gets the comment above it."""
-
-_LEFT_ALONE = {UnparsableFile.code} | ABOUT_SUPPRESSIONS
 
 _LINE_END = re.compile(r"(\r\n|\r|\n)")
 
@@ -57,7 +54,7 @@ def _by_statement(statements: Sequence[Statement], findings: Iterable[Finding]) 
     wanted: dict[Statement, set[str]] = defaultdict(set)
     for finding in findings:
         at = bisect_right(starts, finding.location.line) - 1
-        if at >= 0 and finding.location.line <= statements[at].last and finding.code not in _LEFT_ALONE:
+        if at >= 0 and finding.location.line <= statements[at].last and finding.code not in GET_NO_COMMENT:
             wanted[statements[at]].add(finding.code)
     return wanted
 
