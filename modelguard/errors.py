@@ -11,6 +11,9 @@ class ModelguardError(Exception):
     status: ClassVar[int] = 2
     """The exit status of a run that ends with this error."""
 
+    several_lines: ClassVar[bool] = False
+    """Is the message written for more than one line, as where it holds a traceback?"""
+
 
 class SettingsError(ModelguardError):
     """A setting has a value that is not allowed."""

@@ -26,6 +26,7 @@ READER_GONE = 141
 
 _COMMANDS = {
     "clean": "modelguard.cli.clean",
+    "codegen": "modelguard.cli.codegen",
     "explain": "modelguard.cli.explain",
     "rules": "modelguard.cli.rules",
     "scan": "modelguard.cli.scan",
@@ -127,7 +128,8 @@ def _run(arguments: list[str]) -> int:
     try:
         result = cli.main(arguments, prog_name="modelguard", standalone_mode=False)
     except ModelguardError as error:
-        remark(f"modelguard: error: {error}")
+        for line in f"modelguard: error: {error}".splitlines() if error.several_lines else (f"modelguard: error: {error}",):
+            remark(line)
         return error.status
     except click.ClickException as error:
         with suppress(OSError):

@@ -1,0 +1,115 @@
+"""What is asked of a graph before code is written for it: is it well-formed, when do its values die, what does it take."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.graph import CodeGen, _PyTreeCodeGen, _PyTreeInfo
+
+from modelguard.codegen.errors import CodegenError
+
+
+class LastUses:
+    """`after` a node these values are used no more; `used` are all that are used at all."""
+
+    def __init__(self) -> None:
+        self.after: dict[Node, list[Node]] = {}
+        self.used: set[Node] = set()
+
+
+def last_uses(nodes: list[Node]) -> LastUses:
+    """Where the values of a graph are used last."""
+    result = LastUses()
+    for node in reversed(nodes):
+        first_seen = [value for value in node.all_input_nodes if value not in result.used]
+        result.used.update(first_seen)
+        if node.op in ("output", "placeholder"):
+            continue
+        dead = first_seen if node in result.used else [*first_seen, node]
+        if dead:
+            result.after[node] = dead
+    return result
+
+
+def checked_nodes(module: GraphModule) -> list[Node]:
+    """The nodes of a graph up to its output, once it is known to be well-formed.
+
+    Raises:
+        CodegenError: names the first node at fault.
+    """
+    graph = module.graph
+    defined: set[Node] = set()
+    nodes: list[Node] = []
+    remedy = "call `graph.lint()` after each change of the graph, and `recompile()` at the end"
+    for node in graph.nodes:
+        for value in node.all_input_nodes:
+            if value.graph is not graph:
+                raise CodegenError(f"it uses `{value.name}`, which belongs to another graph", node, remedy=remedy)
+            if value not in defined:
+                raise CodegenError(f"it uses `{value.name}`, which is defined later or was erased", node, remedy=remedy)
+        if node.op not in ("placeholder", "call_function", "call_module", "call_method", "get_attr", "output"):
+            raise CodegenError(
+                f"Unsupported node from codegen: {node.format_node()}", node, remedy=f"there is no kind {node.op!r}"
+            )
+        if node.op == "call_function":
+            if not callable(node.target):
+                raise CodegenError(f"it calls {node.target!r}, which is not callable", node, remedy=remedy)
+        elif not isinstance(node.target, str):
+            raise CodegenError(f"its target {node.target!r} is not a name", node, remedy=remedy)
+        defined.add(node)
+        nodes.append(node)
+        if node.op == "output":
+            break
+    return nodes
+
+
+def attribute(module: GraphModule, node: Node) -> Any:
+    """What the target of a `get_attr` or `call_module` node means."""
+    found: Any = module
+    for atom in str(node.target).split("."):
+        if not hasattr(found, atom):
+            raise CodegenError(
+                f"`{node.target}` does not exist in the graph module",
+                node,
+                remedy="add it with `add_submodule` or `register_buffer`",
+            )
+        found = getattr(found, atom)
+    if node.op == "call_module" and not isinstance(found, torch.nn.Module):
+        raise CodegenError(f"`{node.target}` is called but is no module, it is a {type(found).__name__}", node)
+    return found
+
+
+def is_inlined(module: torch.nn.Module) -> TypeGuard[GraphModule]:
+    """Does a call of `module` run its graph and nothing else?"""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return isinstance(module, GraphModule) and "forward" not in vars(module) and not any(hooks)
+
+
+def pytree_info(graph: Graph) -> _PyTreeInfo | None:
+    """How the graph's own `forward` takes arguments apart and puts results together; None where they pass as they are."""
+    codegen = graph._codegen
+    if type(codegen) is _PyTreeCodeGen:
+        return codegen.pytree_info
+    if type(codegen) is not CodeGen:
+        raise CodegenError(
+            f"the graph's `forward` is written by a {type(codegen).__name__}, whose meaning is not known",
+            remedy="set it back with `graph.set_codegen(torch.fx.graph.CodeGen())` and hand it flat arguments",
+        )
+    return None
+
+
+def has_keywords(info: _PyTreeInfo) -> bool:
+    spec = info.in_spec
+    return bool(spec.type is tuple and spec.num_children == 2 and spec.child(0).type is tuple and spec.child(1).type is dict)
+
+
+def is_flat(info: _PyTreeInfo, placeholders: int) -> bool:
+    """Is each argument one placeholder?"""
+    spec = info.in_spec
+    if has_keywords(info):
+        if spec.child(1).num_children:
+            return False
+        spec = spec.child(0)
+    return bool(len(info.orig_args) == placeholders == spec.num_children and all(child.is_leaf() for child in spec.children()))

@@ -1,0 +1,67 @@
+"""Trace, cut, generate and run in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from modelguard.codegen.emit import generate_execution_code
+from modelguard.codegen.execute import compile_execution_fn
+from modelguard.codegen.split import SplittingOp, split_graph
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A graph in pieces, and the code that runs them."""
+
+    split_gm: GraphModule
+    code: str
+    submod_names: list[str]
+    consts: list[Any]
+    fn: Callable[..., Any]
+    """Takes what the graph takes."""
+
+
+def generate(graph: GraphModule, splitting_ops: Sequence[SplittingOp] = ()) -> Generated:
+    """Cut a graph at operators (`split_graph`), generate its code and bind it to the graph's own submodules.
+
+    Raises:
+        SplitError: the graph cannot be cut there.
+        CodegenError: no code can be generated for it.
+    """
+    split_gm = split_graph(graph, splitting_ops) if splitting_ops else graph
+    code, submod_names, consts = generate_execution_code(split_gm)
+    fn = compile_execution_fn(code, dict(split_gm.named_modules()), submod_names, consts)
+    return Generated(split_gm, code, submod_names, consts, fn)
+
+
+class Piecewise:
+    """A model that runs as generated code: traced by Dynamo whole when it is called, as serving engines do, and cut at operators.
+
+    Called with other shapes than before, it is traced again, as `torch.compile` does.
+    """
+
+    def __init__(
+        self, model: Callable[..., Any], splitting_ops: Sequence[SplittingOp] = (), *, dynamic: bool | None = None
+    ) -> None:
+        """`dynamic` is `torch.compile`'s: whether to trace for all shapes at once."""
+        self.generated: list[Generated] = []
+        """What was generated so far, a graph each."""
+        self._splitting_ops = splitting_ops
+        self._run = torch.compile(model, fullgraph=True, dynamic=dynamic, backend=self._backend)
+
+    def _backend(self, graph: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        self.generated.append(generate(graph, self._splitting_ops))
+        return self.generated[-1].fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model.
+
+        Raises:
+            torch._dynamo.exc.TorchDynamoException: it cannot be traced whole, or no code can be generated.
+        """
+        return self._run(*args, **kwargs)

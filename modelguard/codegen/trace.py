@@ -1,0 +1,128 @@
+"""A user's model as one graph, by any of torch's tracers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import Any, Literal, get_args
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from modelguard.codegen.errors import TraceError
+
+Tracer = Literal["dynamo", "export", "fx", "make_fx"]
+TRACERS: tuple[str, ...] = get_args(Tracer)
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A model's graph."""
+
+    graph: GraphModule
+    inputs: list[Any]
+    """What the graph takes for the example arguments. Dynamo's takes the parameters and buffers, too."""
+
+
+class _Captured(Exception):
+    """Ends a call of a model once its graph is known, before anything is computed."""
+
+
+def trace(
+    model: torch.nn.Module | Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    tracer: Tracer = "dynamo",
+) -> Traced:
+    """Trace a model into one graph.
+
+    Args:
+        model: the module or function.
+        args: example arguments, of the shapes to trace for.
+        kwargs: example keyword arguments.
+        tracer: `dynamo` is what serving engines and `torch.compile` use, with `fullgraph=True` and static shapes; `export` is
+            `torch.export`; `fx` is `torch.fx.symbolic_trace`, which never runs the model; `make_fx` records one run's operators.
+
+    Raises:
+        TraceError: the model has no single graph; the message has the tracer's reason.
+    """
+    keywords = dict(kwargs or {})
+    if tracer not in TRACERS:
+        raise TraceError(f"there is no tracer {tracer!r}; there are {', '.join(TRACERS)}")
+    try:
+        if tracer == "dynamo":
+            return _dynamo(model, args, keywords)
+        if tracer == "make_fx":
+            return _make_fx(model, args, keywords)
+        if tracer == "fx":
+            return _fx(model, args, keywords)
+        if not isinstance(model, torch.nn.Module):
+            raise TraceError("torch.export takes modules only; wrap the function in one, or use another tracer")
+        graph = torch.export.export(model, tuple(args), keywords).module(check_guards=False)
+    except (TraceError, _Captured):
+        raise
+    except Exception as error:
+        # The tracer runs the user's code, which can raise anything.
+        reason = str(error).strip() or type(error).__name__
+        raise TraceError(f"the model cannot be traced into one graph by {tracer}: {type(error).__name__}: {reason}") from error
+    return Traced(graph, [*args, *keywords.values()])
+
+
+def _make_fx(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+    def positional(*inputs: Any) -> Any:
+        return model(*inputs[: len(args)], **dict(zip(kwargs, inputs[len(args) :], strict=True)))
+
+    inputs = [*args, *kwargs.values()]
+    return Traced(make_fx(positional)(*inputs), inputs)
+
+
+def _fx(model: torch.nn.Module | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+    bound = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).bind(*args, **kwargs)
+    bound.apply_defaults()
+    before = set(vars(model))
+    try:
+        graph = torch.fx.symbolic_trace(model)
+    finally:
+        # The tracer keeps tensors that `forward` makes as attributes of the model, others each time, under other names.
+        for name in vars(model).keys() - before:
+            delattr(model, name)
+    return Traced(graph, [*bound.args, *bound.kwargs.values()])
+
+
+def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+    captured: list[Traced] = []
+
+    def backend(graph: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        def stop(*inputs: Any) -> None:
+            captured.append(Traced(graph, list(inputs)))
+            raise _Captured
+
+        return stop
+
+    function, bound = _own_copy(model)
+    try:
+        torch.compile(function, fullgraph=True, dynamic=False, backend=backend)(*bound, *args, **kwargs)
+    except _Captured:
+        return captured[0]
+    raise TraceError("the model computes nothing with tensors, so it has no graph")
+
+
+def _own_copy(model: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A function that does what `model` does, and what to call it with first.
+
+    Dynamo keeps what it compiled with the code object: one of our own finds nothing there, and takes all of it along.
+    """
+    called = model.forward if isinstance(model, torch.nn.Module) else model
+    bound = (called.__self__,) if isinstance(called, MethodType) else ()
+    function = called.__func__ if isinstance(called, MethodType) else called
+    if not isinstance(function, FunctionType):
+        return model, ()
+    copy = FunctionType(
+        function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy, bound

@@ -1,0 +1,303 @@
+"""The one place that knows torch's internals: everything under `torch._dynamo`, and every underscored name of torch.
+
+What a version of torch may lack is looked up by name, and `None` is answered where it is not there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from traceback import StackSummary
+from types import CodeType, FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType
+from typing import Any, Protocol, cast
+
+import torch
+import torch._dynamo.config
+import torch._dynamo.convert_frame
+import torch._dynamo.eval_frame
+import torch._dynamo.exc
+import torch._dynamo.trace_rules
+from torch import nn
+
+
+class Handle(Protocol):
+    def remove(self) -> None: ...
+
+
+_frames: Any = torch._dynamo.convert_frame
+_config: Any = torch._dynamo.config
+
+BytecodeHook = Callable[[CodeType, CodeType], CodeType | None]
+register_bytecode_hook = cast("Callable[[BytecodeHook], Handle]", _frames.register_bytecode_hook)
+compile_lock: AbstractContextManager[object] = getattr(_frames, "compile_lock", None) or threading.RLock()
+RecompileLimitHit: type[Exception] = getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", RuntimeError)
+
+MISSING = object()
+"""In place of a value that is not there."""
+
+_LIMITS = {
+    "recompile_limit": 2048,
+    "cache_size_limit": 2048,
+    "accumulated_recompile_limit": 8192,
+    "accumulated_cache_size_limit": 8192,
+}
+"""Two names of each of two limits: which one is the setting and which its alias is up to the version."""
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_TABLES = tuple(end.format(name) for name in ("_buffers", "_parameters", "_modules") for end in (".{}", "['{}']"))
+"""How Dynamo's expression for a table of a module's attributes ends."""
+
+_PLAIN = (bool, int, float, complex, str, bytes)
+_MAX_FRAMES = 8
+"""Frames between a bytecode hook and the one of Dynamo that holds what was traced."""
+
+
+@contextmanager
+def raised_limits() -> Iterator[None]:
+    """Let Dynamo compile whatever its limits say, in this thread, and have it keep the stacks of side effects."""
+    known = {name: least for name, least in _LIMITS.items() if hasattr(_config, name)}
+    changes: dict[str, object] = {name: max(least, getattr(_config, name)) for name, least in known.items()}
+    if getattr(_config, "side_effect_replay_policy", None) == "silent":
+        changes["side_effect_replay_policy"] = "info"
+    with _config.patch(changes):
+        yield
+
+
+def compiled(
+    function: FunctionType,
+    backend: str | Callable[..., Any],
+    options: Mapping[str, Any],
+    *,
+    recompile_limit: int | None,
+) -> Callable[..., Any]:
+    """One graph of fixed sizes, unless the caller marks some as dynamic. The limit is a parameter that torch's own types lack."""
+    compile: Any = torch.compile
+    made = compile(
+        function,
+        fullgraph=True,
+        dynamic=False,
+        backend=backend,
+        options=dict(options),
+        recompile_limit=recompile_limit,
+    )
+    return cast("Callable[..., Any]", made)
+
+
+def drop_guards(guards: Sequence[object]) -> list[bool]:
+    """A guard filter that keeps none."""
+    return [False] * len(guards)
+
+
+def keep_shape_guards(guards: Sequence[Any]) -> list[bool]:
+    """A guard filter that keeps those on symbolic shapes."""
+    return [guard.guard_type == "SHAPE_ENV" for guard in guards]
+
+
+def is_wrapped(function: FunctionType) -> bool:
+    """Whether Dynamo would trace a function through a frame of its own, which all such functions share."""
+    return bool(_config.wrap_top_frame) or bool(torch._dynamo.trace_rules.check(function))
+
+
+def is_cached(code: CodeType) -> bool:
+    """Whether Dynamo keeps compiled code for a code object."""
+    return bool(_cache_entries(code))
+
+
+def forget(code: CodeType) -> None:
+    """Have Dynamo drop what it compiled for a code object. It never does by itself: two of its tables keep each other alive."""
+    reset = getattr(torch._dynamo.eval_frame, "reset_code", None)
+    if reset is not None:
+        reset(code)
+
+
+def failed_guards(code: CodeType, arguments: Mapping[str, object]) -> list[str]:
+    """The guards of what was compiled for a code object that do not hold for arguments, as far as Dynamo says."""
+    found = []
+    for entry in _cache_entries(code):
+        check = getattr(getattr(entry, "guard_manager", None), "check_verbose", None)
+        if check is not None:
+            found += [str(part) for part in check(dict(arguments)).verbose_code_parts]
+    return found
+
+
+def _cache_entries(code: CodeType) -> list[Any]:
+    entries = getattr(torch._dynamo.eval_frame, "_debug_get_cache_entry_list", None)
+    return [] if entries is None else list(entries(code))
+
+
+def hooks_of(module: nn.Module) -> list[str]:
+    """The tables of hooks around `forward` in which a module has entries."""
+    return [name for name in _HOOKS if getattr(module, name, None)]
+
+
+def has_forward(module: nn.Module) -> bool:
+    """Whether a module defines `forward` at all."""
+    unimplemented = getattr(nn.modules.module, "_forward_unimplemented", None)
+    return getattr(module.forward, "__func__", None) is not unimplemented
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A change that compiled code makes to something that was there before the call."""
+
+    source: str
+    """Dynamo's expression for the object."""
+
+    ancestors: tuple[tuple[str, object], ...]
+    """The object and what it was reached through, innermost first: Dynamo's expression, and the thing itself or `MISSING`."""
+
+    attribute: str | None
+    """What of it was stored or deleted; None where it is a variable itself, or a container whose items changed."""
+
+    operation: str
+    stacks: tuple[StackSummary, ...]
+    """Where it is done. They may hold those of other attributes of the same object, which Dynamo does not tell apart."""
+
+
+def side_effect_sources(compiled: CodeType) -> tuple[str, ...] | None:
+    """Dynamo's own list of what compiled code changes; None where this torch keeps none."""
+    read = getattr(_frames, "get_compiled_code_side_effects", None)
+    return None if read is None else cast("tuple[str, ...] | None", read(compiled))
+
+
+def mutations(frame: FrameType | None, listed: Sequence[str]) -> list[Mutation] | None:
+    """What the code just compiled changes, read from the frame that called a bytecode hook; None where it is not to be had.
+
+    What Dynamo has `listed` and the table tells nothing of is among it.
+    """
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            return None
+        scope = frame.f_locals
+        table = getattr(scope.get("output"), "side_effects", None)
+        if hasattr(table, "store_attr_mutations") and hasattr(table, "mutation_user_stacks"):
+            try:
+                return _read(table, _Scope(scope.get("locals") or {}, scope.get("globals") or {}), listed)
+            except Exception:
+                # The table is laid out as torch pleases; a compilation may not fail because it is laid out anew.
+                return None
+        frame = frame.f_back
+    return None
+
+
+class _Scope:
+    """What Dynamo's expressions stand for, in the call that was traced."""
+
+    def __init__(self, arguments: Mapping[str, object], variables: Mapping[str, object]) -> None:
+        self._names = {"L": arguments, "G": variables}
+        self._module = sys.modules.get(str(variables.get("__name__")), MISSING)
+        self._cache: dict[object, object] = {}
+
+    def value(self, source: Any) -> object:
+        try:
+            return source.get_value(dict(self._names), {}, self._cache)
+        except Exception:
+            # Some expressions name helpers of guards.
+            return MISSING
+
+    def ancestors(self, source: Any) -> tuple[tuple[str, object], ...]:
+        found = []
+        while source is not None:
+            found.append((_name(source), self.value(source)))
+            source = getattr(source, "base", None)
+        return (*found, ("G", self._module)) if found[-1][0].startswith("G[") else tuple(found)
+
+
+def _read(table: Any, scope: _Scope, listed: Sequence[str]) -> list[Mutation]:
+    found: list[Mutation] = []
+    # Those in angle brackets are expressions that Dynamo cannot print.
+    left = dict.fromkeys(name for name in listed if not name.startswith("<"))
+    for variable in {**table.mutation_user_stacks, **table.store_attr_mutations}:
+        source = getattr(variable, "source", None)
+        # What is new in this call, such as a local dictionary, is nobody's state.
+        if source is None or not type(variable.mutation_type).__name__.endswith("Existing"):
+            continue
+        left.pop(_name(source), None)
+        stacks = tuple(table.mutation_user_stacks.get(variable, ()))
+        ancestors = scope.ancestors(source)
+        stored = table.store_attr_mutations.get(variable, {})
+        changes = [*_stored(source, ancestors[0][1], stored), *_items(variable, source, ancestors[0][1])]
+        found += [Mutation(_name(source), ancestors, name, operation, stacks) for name, operation in changes]
+    return found + [Mutation(name, ((name, MISSING),), None, "changed", ()) for name in left]
+
+
+def _stored(source: Any, owner: object, stored: Mapping[str, Any]) -> Iterator[tuple[str | None, str]]:
+    """The attributes that end up with another value than they had. A variable is stored under its own name, no attribute."""
+    for name, value in stored.items():
+        is_variable = name in (getattr(source, "global_name", None), "cell_contents")
+        before, path = (owner, _name(source)) if is_variable else (_before(owner, name), f"{_name(source)}.{name}")
+        attribute = None if is_variable else name
+        if type(value).__name__ == "DeletedVariable":
+            if before is not MISSING:
+                yield attribute, "deleted"
+        elif not _is_same(value, before, path):
+            yield attribute, "created" if before is MISSING and not is_variable else "rebound"
+
+
+def _before(owner: object, name: str) -> object:
+    """What an attribute held before the call, without running code of the object's class."""
+    own = getattr(owner, "__dict__", {})
+    if name in own:
+        return own[name]
+    slot = inspect.getattr_static(type(owner), name, None)
+    if isinstance(slot, (MemberDescriptorType, GetSetDescriptorType)):
+        with suppress(AttributeError):
+            return slot.__get__(owner)
+    return MISSING
+
+
+def _items(variable: Any, source: Any, container: object) -> Iterator[tuple[str | None, str]]:
+    """The items of a container that differ from what it held. The tensors and children of a module are its attributes."""
+    if not getattr(variable.mutation_type, "is_modified", False):
+        return
+    if not hasattr(variable, "original_items"):
+        if not _has_same_items(variable, source, container):
+            yield None, "advanced" if hasattr(variable, "index") else "changed"
+        return
+    before = {_key(key): value for key, value in variable.original_items.items()}
+    after = {_key(key.vt): value for key, value in variable.items.items()}
+    common = {key for key in before if key in after and not variable.is_new_item(before[key], after[key])}
+    keys = [key for key in {**before, **after} if key not in common]
+    if not _name(source).endswith(_TABLES):
+        if keys:
+            yield None, "changed"
+        return
+    for key in keys:
+        yield str(key), "deleted" if key not in after else "rebound" if key in before else "created"
+
+
+def _key(variable: Any) -> object:
+    return variable.as_python_constant() if variable.is_python_constant() else variable
+
+
+def _name(source: Any) -> str:
+    """Dynamo's expression for a source; variables of enclosing functions have none but their name."""
+    try:
+        return str(source.name)
+    except NotImplementedError:
+        return str(getattr(source, "local_name", type(source).__name__))
+
+
+def _has_same_items(variable: Any, source: Any, container: object) -> bool:
+    items = getattr(variable, "items", None)
+    if not isinstance(items, list) or not isinstance(container, Sequence) or len(items) != len(container):
+        return False
+    pairs = enumerate(zip(items, container, strict=True))
+    return all(_is_same(item, was, f"{_name(source)}[{index}]") for index, (item, was) in pairs)
+
+
+def _is_same(value: Any, before: object, path: str) -> bool:
+    """Whether a value is what was there before: read from there, or an equal constant."""
+    source = getattr(value, "source", None)
+    if source is not None and _name(source) == path:
+        return True
+    if before is MISSING or not value.is_python_constant():
+        return False
+    constant = value.as_python_constant()
+    if constant is before:
+        return True
+    return isinstance(constant, _PLAIN) and type(constant) is type(before) and bool(constant == before)
