@@ -1,4 +1,4 @@
-"""What a generated function costs beside the same calls written by hand, the reference's way of binding, and `GraphModule.forward`.
+"""What a generated function costs beside calls written by hand, the reference's way of binding, and `GraphModule.forward`.
 
 python benchmarks/codegen_overhead.py          # a minute; all four are measured in turn, in one process
 python benchmarks/codegen_overhead.py --json   # for programs
@@ -141,7 +141,7 @@ def main() -> int:
     if options.json:
         print(json.dumps({"seconds_per_call": calls, "seconds_to_generate": made}, indent=2))
         return 0
-    print(f"torch {torch.__version__}, Python {sys.version.split()[0]}; pieces that do nothing; cost of a call as a ratio to by hand")
+    print(f"torch {torch.__version__}, Python {sys.version.split()[0]}; pieces do nothing; cost of a call, as a ratio to by hand")
     ways = list(calls[PIECES[0]])
     print(f"{'pieces':>6}  {'us by hand':>10}  " + "  ".join(f"{way:>26}" for way in ways[1:]))
     for pieces, cost in calls.items():

@@ -112,7 +112,7 @@ def _holds_node(values: Any) -> bool:
     if isinstance(values, Node):
         return True
     if isinstance(values, slice):
-        return any(isinstance(bound, Node) for bound in (values.start, values.stop, values.step))
+        return any(map(_holds_node, (values.start, values.stop, values.step)))
     if isinstance(values, dict):
         return any(map(_holds_node, values.values()))
     return isinstance(values, (list, tuple)) and any(map(_holds_node, values))

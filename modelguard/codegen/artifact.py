@@ -61,8 +61,8 @@ def save_artifact(path: str | os.PathLike[str], code: str, submod_names: list[st
     header = b"%s %d %s\n" % (_MAGIC, VERSION, content_hash.encode())
     try:
         _replace(Path(name), header + payload)
-    except OSError as error:
-        raise ArtifactError(name, f"cannot be written: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise ArtifactError(name, f"cannot be written: {_reason(error)}") from error
     return content_hash
 
 
@@ -82,8 +82,8 @@ def load_artifact(path: str | os.PathLike[str], content_hash: str | None = None)
     name = os.fspath(path)
     try:
         data = Path(name).read_bytes()
-    except OSError as error:
-        raise ArtifactError(name, f"cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise ArtifactError(name, f"cannot be read: {_reason(error)}") from error
     header, newline, payload = data.partition(b"\n")
     magic, *fields = header[:_LONGEST_HEADER].split(b" ")
     if magic != _MAGIC or not newline or len(fields) != 2:
@@ -113,6 +113,11 @@ def _read(name: str, payload: bytes, content_hash: str) -> Artifact:
         except NotPortable as error:
             raise ArtifactError(name, f"constant {place} cannot be restored: {error}") from None
     return Artifact(code, submod_names, consts, content_hash, version)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    # A path with a NUL in it is a ValueError.
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -7,7 +7,7 @@ together, and takes submodules and constants in the same way: code made here run
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,8 +17,17 @@ from torch.fx.graph import _PyTreeInfo
 
 from modelguard.codegen.arguments import Arguments, Consts, NestedTooDeeply, keyword
 from modelguard.codegen.errors import CodegenError
-from modelguard.codegen.graphs import attribute, checked_nodes, has_keywords, is_flat, is_inlined, last_uses, pytree_info
-from modelguard.codegen.names import INLINED, SUBMODS, Names, is_identifier, qualified_name
+from modelguard.codegen.graphs import (
+    attribute,
+    check_parameters,
+    checked_nodes,
+    has_keywords,
+    is_flat,
+    is_inlined,
+    last_uses,
+    pytree_info,
+)
+from modelguard.codegen.names import INLINED, SUBMODS, Names, is_free, is_identifier, qualified_name
 from modelguard.codegen.places import source_place
 
 ENTRY = "execution_fn"
@@ -67,16 +76,15 @@ def generate_execution_code_with_name(
     Raises:
         CodegenError: as `generate_execution_code`; a RuntimeError with the reference's own message for what is refused.
     """
-    if not is_identifier(fn_name) or fn_name in ("torch", "operator"):
+    # The reference names the functions of children by this argument, too.
+    if not is_free(fn_name) and not (fn_name.startswith(INLINED) and is_identifier(fn_name) and not with_submod):
         raise CodegenError(
-            f"{fn_name!r} cannot be the name of the function", remedy="give an ASCII identifier that is no keyword"
+            f"{fn_name!r} cannot be the name of the function",
+            remedy="give an ASCII identifier that is no keyword, builtin or imported name",
         )
-    source = _Source(
-        split_gm,
-        Consts([] if consts is None else consts, {} if const_index is None else const_index),
-        strict=not with_submod,
-    )
+    table = Consts([] if consts is None else consts, {} if const_index is None else const_index)
     try:
+        source = _Source(split_gm, table, strict=not with_submod)
         source.add(split_gm, fn_name, "")
     except RecursionError as error:
         raise CodegenError(
@@ -184,7 +192,8 @@ class _Writer:
         if info is not None and spread:
             yield from self._unpacking(info, placeholders)
         else:
-            self.parameters += [self._parameter(node) for node in placeholders]
+            check_parameters(placeholders)
+            self.parameters += [self._told(node, self._parameter) for node in placeholders]
         dying = last_uses(self._nodes)
         unused = [node for node in placeholders if node not in dying.used]
         if unused:
@@ -192,12 +201,7 @@ class _Writer:
         for node in self._nodes:
             if node.op == "placeholder":
                 continue
-            try:
-                statement = self._statement(node)
-            except NestedTooDeeply:
-                raise CodegenError(
-                    "an argument nests containers too deeply for source code", node, remedy="build it in several steps"
-                ) from None
+            statement = self._told(node, self._statement)
             if node.op == "output":
                 yield self._line(statement, node)
                 return
@@ -205,6 +209,15 @@ class _Writer:
             yield self._line(f"{name} = {statement}", node)
             if node in dying.after:
                 yield self._deletion(dying.after[node])
+
+    @staticmethod
+    def _told(node: Node, write: Callable[[Node], str]) -> str:
+        try:
+            return write(node)
+        except NestedTooDeeply:
+            raise CodegenError(
+                "an argument nests containers too deeply for source code", node, remedy="build it in several steps"
+            ) from None
 
     def _line(self, statement: str, node: Node) -> str:
         """With the model's own line behind it, which tracebacks through this one then show."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import io
 import itertools
 import linecache
 import weakref
@@ -49,21 +50,25 @@ def compile_execution_fn(
         CodegenError: the source is not what a generator makes, or names an operator or a constant that is not there. A
             submodule without callable is told when it is called.
     """
+    filename = f"<modelguard {ENTRY} {next(_numbers)}>"
+    tree = _parsed(code, filename)
     trace_structured(
         "artifact",
         metadata_fn=lambda: {"name": "modelguard_execution_code", "encoding": "string"},
         payload_fn=lambda: code,
     )
-    filename = f"<modelguard {ENTRY} {next(_numbers)}>"
-    tree = _parsed(code, filename)
     submods = [submod_callables.get(name) for name in submod_names]
     bound = _Bound(submods, submod_names, consts)
-    bound.bind(tree)
+    try:
+        bound.bind(tree)
+    except RecursionError as error:
+        raise _no_source(error) from error
     namespace = dict(bound.values)
-    exec(compile(tree, filename, "exec"), namespace)
+    _define(tree, filename, namespace)
     function = _rehomed(tree, namespace, {CONSTS: consts, SUBMODS: submods, **ROOTS})
     # Debuggers and tracebacks find lines by this; an entry without time stamp is never thrown away by them.
-    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+    lines = io.StringIO(code, newline=None).readlines()
+    linecache.cache[filename] = (len(code), None, lines, filename)
     # By the code object, which a traceback keeps alive, not by the function.
     weakref.finalize(function.__code__, linecache.cache.pop, filename, None).atexit = False
     function.source = code  # type: ignore[attr-defined]
@@ -74,15 +79,28 @@ def _parsed(code: str, filename: str) -> ast.Module:
     try:
         tree = ast.parse(code, filename)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise CodegenError(
-            f"the generated source{line} is not Python: {error}", remedy="generate it again; it was changed or cut off"
-        ) from error
+        raise _no_source(error) from error
     if not any(isinstance(statement, ast.FunctionDef) and statement.name == ENTRY for statement in tree.body):
         raise CodegenError(
             f"the source defines no function `{ENTRY}`", remedy="pass the whole text that generate_execution_code returned"
         )
     return tree
+
+
+def _define(tree: ast.Module, filename: str, namespace: dict[str, Any]) -> None:
+    try:
+        exec(compile(tree, filename, "exec"), namespace)
+    except Exception as error:
+        # Source that no generator made can do anything while its functions are defined.
+        raise _no_source(error) from error
+
+
+def _no_source(error: BaseException) -> CodegenError:
+    line = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+    return CodegenError(
+        f"the generated source{line} is not Python that can be run: {type(error).__name__}: {error}",
+        remedy="generate it again; it was changed or cut off",
+    )
 
 
 class _Bound(ast.NodeTransformer):

@@ -65,6 +65,28 @@ def checked_nodes(module: GraphModule) -> list[Node]:
     return nodes
 
 
+def check_parameters(placeholders: list[Node]) -> None:
+    """Can a function take these parameters in this order?
+
+    Raises:
+        CodegenError: names the first that it cannot take.
+    """
+    stage = 0
+    for node in placeholders:
+        target = str(node.target)
+        stars = len(target) - len(target.lstrip("*"))
+        if not stars and stage == 2:
+            continue
+        kind = stars + 1 if stars else int(bool(node.args))
+        if kind > 3 or kind < stage or (stars and (kind == stage or node.args)):
+            raise CodegenError(
+                f"no function can take `{target}` at this place",
+                node,
+                remedy="placeholders come in the order of parameters: without default, with default, `*args`, `**kwargs`",
+            )
+        stage = kind
+
+
 def attribute(module: GraphModule, node: Node) -> Any:
     """What the target of a `get_attr` or `call_module` node means."""
     found: Any = module
@@ -77,14 +99,23 @@ def attribute(module: GraphModule, node: Node) -> Any:
             )
         found = getattr(found, atom)
     if node.op == "call_module" and not isinstance(found, torch.nn.Module):
-        raise CodegenError(f"`{node.target}` is called but is no module, it is a {type(found).__name__}", node)
+        raise CodegenError(
+            f"`{node.target}` is called but is no module, it is a {type(found).__name__}",
+            node,
+            remedy="call a module, or read it with `get_attr`",
+        )
     return found
+
+
+def has_hooks(module: torch.nn.Module) -> bool:
+    """Does a call of `module` run more than its `forward`?"""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks)
 
 
 def is_inlined(module: torch.nn.Module) -> TypeGuard[GraphModule]:
     """Does a call of `module` run its graph and nothing else?"""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return isinstance(module, GraphModule) and "forward" not in vars(module) and not any(hooks)
+    return isinstance(module, GraphModule) and "forward" not in vars(module) and not has_hooks(module)
 
 
 def pytree_info(graph: Graph) -> _PyTreeInfo | None:

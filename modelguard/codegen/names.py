@@ -52,12 +52,17 @@ def qualified_name(target: Callable[..., Any]) -> str | None:
     return ".".join(["operator" if root == "_operator" else root, *attributes])
 
 
+def is_free(name: str) -> bool:
+    """Can `name` be given to a value or function without hiding what generated code relies on?"""
+    return is_identifier(name) and name not in _RESERVED and not name.startswith(_OWN_PREFIX)
+
+
 class Names:
     """Gives each value of a function one identifier: the wanted one where it is legal and free."""
 
     def __init__(self, wanted: Iterable[str]) -> None:
         """`wanted` are all the names that will be asked for: none of them is given to another value."""
-        self._wanted = {name for name in wanted if self._usable(name)}
+        self._wanted = {name for name in wanted if is_free(name)}
         self._given: set[str] = set()
         self._counts: dict[str, int] = {}
 
@@ -77,7 +82,3 @@ class Names:
                 self._counts[stem] = count
                 self._given.add(name)
                 return name
-
-    @staticmethod
-    def _usable(name: str) -> bool:
-        return is_identifier(name) and name not in _RESERVED and not name.startswith(_OWN_PREFIX)

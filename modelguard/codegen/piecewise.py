@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from torch.fx import GraphModule
 from modelguard.codegen.emit import generate_execution_code
 from modelguard.codegen.execute import compile_execution_fn
 from modelguard.codegen.split import SplittingOp, split_graph
+from modelguard.codegen.trace import own_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ class Piecewise:
         self.generated: list[Generated] = []
         """What was generated so far, a graph each."""
         self._splitting_ops = splitting_ops
-        self._run = torch.compile(model, fullgraph=True, dynamic=dynamic, backend=self._backend)
+        function, bound = own_copy(model)
+        compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend=self._backend)
+        self._run = functools.partial(compiled, *bound)
 
     def _backend(self, graph: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         self.generated.append(generate(graph, self._splitting_ops))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
+from torch.fx.graph_module import _copy_attr
+from torch.fx.node import map_aggregate
 from torch.fx.passes.split_module import split_module
 
 from modelguard.codegen.errors import SplitError
@@ -34,17 +38,29 @@ def split_graph(gm: GraphModule, splitting_ops: Sequence[SplittingOp], *, tuple_
         SplitError: something in `splitting_ops` is no operator, or torch cannot cut the graph there. A name that the graph
             does not call is no error: lists of splitting operators are written for many models.
     """
+    if isinstance(splitting_ops, str):
+        raise SplitError(f"{splitting_ops!r} is one name; give a list of operators")
     wanted = [_Wanted(op) for op in splitting_ops]
-    pieces = _pieces(gm, wanted)
+    copied = _copied(gm)
+    pieces = _pieces(copied, wanted)
     if not pieces:
         return gm
+    _rename_modules(copied, gm)
     try:
-        split = split_module(gm, gm, pieces.__getitem__, keep_original_order=True, tuple_return=tuple_return)
+        # Pieces are seldom called as graph modules, and `fx` cannot write the `forward` of all that can be generated.
+        with _use_lazy_graph_module(True):
+            split = split_module(
+                copied,
+                copied,
+                pieces.__getitem__,
+                keep_original_order=True,
+                # New names are made of the functions' names, which not every callable has.
+                keep_original_node_name=True,
+                tuple_return=tuple_return,
+            )
     except (AssertionError, RuntimeError, KeyError) as error:
         raise SplitError(f"the graph cannot be cut at {', '.join(map(str, wanted))}: {error}") from error
-    finally:
-        for node in gm.graph.nodes:
-            node.__dict__.pop("_fx_partition", None)
+    _return_attributes(split, gm)
     # How structured arguments and results are taken apart and put together is the graph's, not its nodes'.
     split.graph.set_codegen(gm.graph._codegen)
     split.recompile()
@@ -55,6 +71,51 @@ def absent_ops(gm: GraphModule, splitting_ops: Sequence[SplittingOp]) -> list[st
     """Those of `splitting_ops` that `gm` does not call, and so are perhaps misspelt."""
     wanted = [_Wanted(op) for op in splitting_ops]
     return [str(op) for op in wanted if not any(op.fits(node) for node in gm.graph.nodes)]
+
+
+class _Attribute(str):
+    """Stands for a parameter that a graph returns as it is: `split_module` knows only those that pieces use."""
+
+
+def _copied(gm: GraphModule) -> GraphModule:
+    """A copy of `gm` to be cut, since cutting leaves marks, with names for the parameters that it returns."""
+    graph = Graph()
+    result = graph.graph_copy(gm.graph, {})
+    graph.output(
+        map_aggregate(
+            result, lambda value: _Attribute(value.target) if isinstance(value, Node) and value.op == "get_attr" else value
+        )
+    )
+    return _LazyGraphModule(gm, graph)
+
+
+def _rename_modules(copied: GraphModule, gm: GraphModule) -> None:
+    """Pieces hold modules under their paths with underscores, where `a.b` and `a_b` would be one."""
+    taken: dict[str, str] = {}
+    for node in copied.graph.find_nodes(op="call_module"):
+        path = node.target
+        flat = path.replace(".", "_")
+        for count in itertools.count(1):
+            if taken.setdefault(flat, path) == path:
+                break
+            flat = f"{path.replace('.', '_')}_{count}"
+        if flat != path.replace(".", "_"):
+            copied.add_module(flat, gm.get_submodule(path))
+            node.target = flat
+
+
+def _return_attributes(split: GraphModule, gm: GraphModule) -> None:
+    """Put the parameters that `gm` returns where `_copied` left a name."""
+    (output,) = split.graph.find_nodes(op="output")
+
+    def attribute(value: Any) -> Any:
+        if type(value) is not _Attribute:
+            return value
+        _copy_attr(gm, split, value)
+        return split.graph.get_attr(value)
+
+    with split.graph.inserting_before(output):
+        output.args = map_aggregate(output.args, attribute)
 
 
 class _Wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType
@@ -13,8 +14,10 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from modelguard.codegen.errors import TraceError
+from modelguard.codegen.graphs import has_hooks
 
 Tracer = Literal["dynamo", "export", "fx", "make_fx"]
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 TRACERS: tuple[str, ...] = get_args(Tracer)
 
 
@@ -81,8 +84,12 @@ def _make_fx(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
 
 
 def _fx(model: torch.nn.Module | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
-    bound = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).bind(*args, **kwargs)
-    bound.apply_defaults()
+    inputs: list[Any] = []
+    # It runs nothing, so it needs no arguments; those that are given go to placeholders by their names.
+    if args or kwargs:
+        bound = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).bind(*args, **kwargs)
+        bound.apply_defaults()
+        inputs = [*bound.args, *bound.kwargs.values()]
     before = set(vars(model))
     try:
         graph = torch.fx.symbolic_trace(model)
@@ -90,7 +97,7 @@ def _fx(model: torch.nn.Module | Callable[..., Any], args: Sequence[Any], kwargs
         # The tracer keeps tensors that `forward` makes as attributes of the model, others each time, under other names.
         for name in vars(model).keys() - before:
             delattr(model, name)
-    return Traced(graph, [*bound.args, *bound.kwargs.values()])
+    return Traced(graph, inputs)
 
 
 def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
@@ -103,7 +110,7 @@ def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 
         return stop
 
-    function, bound = _own_copy(model)
+    function, bound = own_copy(model)
     try:
         torch.compile(function, fullgraph=True, dynamic=False, backend=backend)(*bound, *args, **kwargs)
     except _Captured:
@@ -111,16 +118,22 @@ def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     raise TraceError("the model computes nothing with tensors, so it has no graph")
 
 
-def _own_copy(model: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def own_copy(model: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A function that does what `model` does, and what to call it with first.
 
-    Dynamo keeps what it compiled with the code object: one of our own finds nothing there, and takes all of it along.
+    Dynamo keeps what it compiled with the code object, up to a limit: one of our own finds nothing there, and takes all of it
+    along when it goes.
     """
-    called = model.forward if isinstance(model, torch.nn.Module) else model
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return model(*args, **kwargs)
+
+    called = model.forward if isinstance(model, torch.nn.Module) and not has_hooks(model) else model
     bound = (called.__self__,) if isinstance(called, MethodType) else ()
     function = called.__func__ if isinstance(called, MethodType) else called
-    if not isinstance(function, FunctionType):
-        return model, ()
+    # Functions of torch's own, among them those around a decorated one, Dynamo traces through a frame that all of them share.
+    if not isinstance(function, FunctionType) or function.__code__.co_filename.startswith(_TORCH):
+        function, bound = call, ()
     copy = FunctionType(
         function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
