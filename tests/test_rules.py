@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from modelguard.findings import Effect, Finding, GuardContext, Location, Severity
+from modelguard.findings import Effect, Evidence, Finding, GuardContext, Location, Severity
 from modelguard.observation import Kind, Operation, Root, StateWrite
 from modelguard.rules import RULES, by_code, find, judge, nearest, rule_names
 from modelguard.rules.base import HEADINGS, Invalid, Rule, Valid
@@ -21,6 +21,7 @@ from modelguard.rules.pages import main, page, pages, readme
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "rules"
 FILE_RULES = {"MG901"}
+READ_SOURCE = [rule for rule in by_code.values() if rule.evidence is Evidence.STATIC]
 JUDGES_WRITES = [rule for rule in by_code.values() if rule.code not in FILE_RULES]
 
 each_rule = pytest.mark.parametrize("rule", by_code.values(), ids=list(by_code))
@@ -28,7 +29,7 @@ each_invalid = pytest.mark.parametrize(
     ("rule", "example"),
     [
         pytest.param(rule, example, id=f"{rule.code}-{number}")
-        for rule in by_code.values()
+        for rule in READ_SOURCE
         for number, example in enumerate(rule.INVALID, 1)
     ],
 )
@@ -36,7 +37,7 @@ each_valid = pytest.mark.parametrize(
     ("rule", "example"),
     [
         pytest.param(rule, example, id=f"{rule.code}-{number}")
-        for rule in by_code.values()
+        for rule in READ_SOURCE
         for number, example in enumerate(rule.VALID, 1)
     ],
 )
@@ -98,7 +99,8 @@ def test_example_is_python(source: str) -> None:
 
 @each_rule
 def test_examples_are_plenty_and_distinct(rule: Rule) -> None:
-    assert len(rule.INVALID) >= 3 and len(rule.VALID) >= 3
+    least = 3 if rule in READ_SOURCE else 1
+    assert len(rule.INVALID) >= least and len(rule.VALID) >= least
     sources = [example.text for example in (*rule.INVALID, *rule.VALID)]
     assert len(set(sources)) == len(sources)
 

@@ -27,6 +27,7 @@ READER_GONE = 141
 _COMMANDS = {
     "clean": "modelguard.cli.clean",
     "codegen": "modelguard.cli.codegen",
+    "confirm": "modelguard.cli.confirm",
     "explain": "modelguard.cli.explain",
     "rules": "modelguard.cli.rules",
     "scan": "modelguard.cli.scan",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modelguard import __version__
@@ -30,6 +31,23 @@ def render(report: ScanReport) -> str:
                 "warnings": counts[Severity.WARNING],
                 "notes": counts[Severity.NOTE],
             },
+        }
+    )
+
+
+def render_confirmation(
+    target: str, report: ScanReport, replay: Mapping[str, Any], side_effects: Sequence[Mapping[str, Any]]
+) -> str:
+    """What running a target showed, as a JSON object."""
+    return _dump(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "modelguard_version": __version__,
+            "target": target,
+            "device": replay["device"],
+            "replay": {key: value for key, value in replay.items() if key != "device"},
+            "side_effects": list(side_effects),
+            "findings": [_finding(finding) for finding in report.findings],
         }
     )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
 from modelguard.errors import SourceError
-from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
+from modelguard.findings import Diagnostic, Evidence, Finding, ScanReport, Severity
 from modelguard.report.frame import printable, source_frame
 from modelguard.scan.files import read_text
 
@@ -26,14 +27,21 @@ _Segment = tuple[str, str]
 
 
 def render(
-    report: ScanReport, *, show_notes: bool = False, summary: bool = True, color: bool = False, from_disk: bool = True
+    report: ScanReport,
+    *,
+    show_notes: bool = False,
+    summary: bool = True,
+    color: bool = False,
+    from_disk: bool = True,
+    unconfirmed: Mapping[Finding, str] = MappingProxyType({}),
 ) -> str:
     """The report as text. Notes are counted, and shown only with `show_notes`; `summary` adds the closing lines.
 
-    Without `from_disk`, the lines shown are those that the findings hold: what was scanned is not what lies there.
+    Without `from_disk`, the lines shown are those that the findings hold: what was scanned is not what lies there. `unconfirmed`
+    says of findings why running the model did not show them.
     """
     shown = [finding for finding in report.findings if show_notes or finding.severity is not Severity.NOTE]
-    lines = list(_blocks(shown, _SourceLines(from_disk)))
+    lines = list(_blocks(shown, _SourceLines(from_disk), unconfirmed))
     if summary:
         lines += _summary(report, hidden=len(report.findings) - len(shown))
     if color:
@@ -47,13 +55,13 @@ def render_diagnostic(diagnostic: Diagnostic) -> str:
     return f"{printable(place)}: {diagnostic.severity.value}: {printable(diagnostic.message)}"
 
 
-def _blocks(findings: list[Finding], sources: _SourceLines) -> Iterator[list[_Segment]]:
+def _blocks(findings: list[Finding], sources: _SourceLines, unconfirmed: Mapping[Finding, str]) -> Iterator[list[_Segment]]:
     for finding in findings:
-        yield from _block(finding, sources)
+        yield from _block(finding, sources, unconfirmed.get(finding))
         yield []
 
 
-def _block(finding: Finding, sources: _SourceLines) -> Iterator[list[_Segment]]:
+def _block(finding: Finding, sources: _SourceLines, unconfirmed: str | None) -> Iterator[list[_Segment]]:
     where = finding.location
     severity = finding.severity.value
     yield [
@@ -73,6 +81,11 @@ def _block(finding: Finding, sources: _SourceLines) -> Iterator[list[_Segment]]:
         yield [("gutter", f" {gutter} |"), (severity, f" {carets}")]
     if finding.chain:
         yield [("gutter", f" {gutter} ="), ("label", " in: "), ("", printable(_chain(finding)))]
+    if unconfirmed is not None:
+        yield [("gutter", f" {gutter} ="), ("label", " evidence: "), ("", printable(f"none from running it: {unconfirmed}"))]
+    elif finding.evidence != (Evidence.STATIC,):
+        known = ", ".join(evidence.value for evidence in finding.evidence)
+        yield [("gutter", f" {gutter} ="), ("label", " evidence: "), ("", known)]
     if finding.help:
         yield [("gutter", f" {gutter} ="), ("label", " help: "), ("", printable(finding.help))]
 

@@ -22,6 +22,8 @@ from modelguard.rules.mg111_shared_state_changed import SharedStateChanged
 from modelguard.rules.mg112_foreign_state_changed import ForeignStateChanged
 from modelguard.rules.mg113_unresolved_mutator import UnresolvedMutator
 from modelguard.rules.mg114_memoised_tensor import MemoisedTensor
+from modelguard.rules.mg401_replay_diverged import ReplayDiverged
+from modelguard.rules.mg402_unforeseen_side_effect import UnforeseenSideEffect
 from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.rules.mg902_unused_suppression import UnusedSuppression
 from modelguard.rules.mg903_unknown_code_in_suppression import UnknownCodeInSuppression
@@ -41,6 +43,8 @@ RULES: tuple[Rule, ...] = (
     ContainerMutated(),
     UnresolvedMutator(),
     PythonStateChanged(),
+    ReplayDiverged(),
+    UnforeseenSideEffect(),
     UnparsableFile(),
     UnusedSuppression(),
     UnknownCodeInSuppression(),
@@ -81,6 +85,10 @@ def nearest(text: str) -> list[str]:
     from difflib import get_close_matches
 
     wanted = text.strip().lower()
+    letters = wanted.rstrip("0123456789")
+    if letters != wanted and letters.isalpha() and not set(letters) <= set("mg"):
+        # A code of another tool, such as `F401`.
+        return []
     spellings = {code.lower(): code for code in by_code} | {rule.name: rule.name for rule in by_code.values()}
     begun = [spelling for low, spelling in spellings.items() if wanted and low.startswith(wanted)]
     return (begun or [spellings[low] for low in get_close_matches(wanted, spellings)])[:3]

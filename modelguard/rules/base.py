@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from modelguard.findings import Effect, Severity
+from modelguard.findings import Effect, Evidence, Severity
 from modelguard.observation import StateWrite
 
 HEADINGS = ("What it does", "Why it is bad", "Use instead", "Severity", "References")
@@ -66,6 +66,8 @@ class Rule:
     severity: ClassVar[Severity]
     """The severity of an ordinary case; `check` may say less or more."""
     since: ClassVar[str]
+    evidence: ClassVar[Evidence] = Evidence.STATIC
+    """How what it reports is known: all but a few rules read source. The examples of the others are targets of `confirm`."""
     INVALID: ClassVar[tuple[Invalid, ...]] = ()
     VALID: ClassVar[tuple[Valid, ...]] = ()
 

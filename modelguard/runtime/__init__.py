@@ -12,6 +12,7 @@ from modelguard.runtime.errors import (
     StateWriteError,
 )
 from modelguard.runtime.side_effects import Frame, SideEffect
+from modelguard.runtime.watching import StateWriteWarning, watch
 
 __all__ = [
     "CompilationMode",
@@ -25,6 +26,8 @@ __all__ = [
     "RecompileError",
     "SideEffect",
     "StateWriteError",
+    "StateWriteWarning",
     "bytecode_hook",
     "can_wrap",
+    "watch",
 ]

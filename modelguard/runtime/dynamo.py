@@ -51,6 +51,9 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _TABLES = tuple(end.format(name) for name in ("_buffers", "_parameters", "_modules") for end in (".{}", "['{}']"))
 """How Dynamo's expression for a table of a module's attributes ends."""
 
+_SETS = ("._non_persistent_buffers_set", "['_non_persistent_buffers_set']")
+"""What a module notes of its buffers besides: a change there comes with that of a buffer."""
+
 _PLAIN = (bool, int, float, complex, str, bytes)
 _MAX_FRAMES = 8
 """Frames between a bytecode hook and the one of Dynamo that holds what was traced."""
@@ -97,6 +100,11 @@ def keep_shape_guards(guards: Sequence[Any]) -> list[bool]:
     return [guard.guard_type == "SHAPE_ENV" for guard in guards]
 
 
+def reset() -> None:
+    """Have Dynamo drop all that it compiled in this process."""
+    torch._dynamo.reset()
+
+
 def is_wrapped(function: FunctionType) -> bool:
     """Whether Dynamo would trace a function through a frame of its own, which all such functions share."""
     return bool(_config.wrap_top_frame) or bool(torch._dynamo.trace_rules.check(function))
@@ -127,6 +135,12 @@ def failed_guards(code: CodeType, arguments: Mapping[str, object]) -> list[str]:
 def _cache_entries(code: CodeType) -> list[Any]:
     entries = getattr(torch._dynamo.eval_frame, "_debug_get_cache_entry_list", None)
     return [] if entries is None else list(entries(code))
+
+
+def storage_users(storage: torch.UntypedStorage) -> int:
+    """How many tensors and Python objects hold a piece of memory."""
+    count = getattr(torch._C, "_storage_Use_Count")  # noqa: B009
+    return int(count(storage._cdata))
 
 
 def hooks_of(module: nn.Module) -> list[str]:
@@ -210,13 +224,15 @@ class _Scope:
 def _read(table: Any, scope: _Scope, listed: Sequence[str]) -> list[Mutation]:
     found: list[Mutation] = []
     # Those in angle brackets are expressions that Dynamo cannot print.
-    left = dict.fromkeys(name for name in listed if not name.startswith("<"))
+    left = dict.fromkeys(name for name in listed if not name.startswith("<") and not name.endswith((*_TABLES, *_SETS)))
     for variable in {**table.mutation_user_stacks, **table.store_attr_mutations}:
         source = getattr(variable, "source", None)
         # What is new in this call, such as a local dictionary, is nobody's state.
         if source is None or not type(variable.mutation_type).__name__.endswith("Existing"):
             continue
         left.pop(_name(source), None)
+        if _name(source).endswith(_SETS):
+            continue
         stacks = tuple(table.mutation_user_stacks.get(variable, ()))
         ancestors = scope.ancestors(source)
         stored = table.store_attr_mutations.get(variable, {})
@@ -259,7 +275,7 @@ def _items(variable: Any, source: Any, container: object) -> Iterator[tuple[str 
             yield None, "advanced" if hasattr(variable, "index") else "changed"
         return
     before = {_key(key): value for key, value in variable.original_items.items()}
-    after = {_key(key.vt): value for key, value in variable.items.items()}
+    after = {_key(key): value for key, value in variable.items.items()}
     common = {key for key in before if key in after and not variable.is_new_item(before[key], after[key])}
     keys = [key for key in {**before, **after} if key not in common]
     if not _name(source).endswith(_TABLES):
@@ -270,7 +286,9 @@ def _items(variable: Any, source: Any, container: object) -> Iterator[tuple[str 
         yield str(key), "deleted" if key not in after else "rebound" if key in before else "created"
 
 
-def _key(variable: Any) -> object:
+def _key(key: Any) -> object:
+    """A key, or an item of a set, by what it is; Dynamo wraps them to hash them."""
+    variable = getattr(key, "vt", key)
     return variable.as_python_constant() if variable.is_python_constant() else variable
 
 

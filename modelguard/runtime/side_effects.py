@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import re
@@ -79,7 +80,8 @@ def side_effects(compiled: CodeType, module: nn.Module, frame: FrameType | None)
     if mutations is None:
         return of_bytecode(compiled)
     paths = {id(child): _dotted("self", name) for name, child in module.named_modules()}
-    return tuple(dict.fromkeys(effect for mutation in mutations for effect in _effects(mutation, paths)))
+    effects = (effect for mutation in mutations for effect in _effects(mutation, paths))
+    return tuple(dict.fromkeys(effect for effect in effects if not _is_own_dict(effect, compiled)))
 
 
 def of_bytecode(compiled: CodeType) -> tuple[SideEffect, ...]:
@@ -88,7 +90,15 @@ def of_bytecode(compiled: CodeType) -> tuple[SideEffect, ...]:
     for path, attribute, operation in written(compiled):
         owner, name = (_tidied(path), attribute) if attribute is not None else _split(_tidied(path))
         found.append(SideEffect(owner, name, operation, ()))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(effect for effect in found if not _is_own_dict(effect, compiled)))
+
+
+def _is_own_dict(effect: SideEffect, code: CodeType) -> bool:
+    """Is it on the dict of `**kwargs`, which is a new one in each call?"""
+    if not code.co_flags & inspect.CO_VARKEYWORDS or effect.attribute is not None:
+        return False
+    before = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    return effect.object_path == code.co_varnames[before]
 
 
 def _effects(mutation: dynamo.Mutation, paths: dict[int, str]) -> Iterator[SideEffect]:
@@ -133,16 +143,16 @@ def _stacks(stacks: tuple[StackSummary, ...], name: str | None) -> list[StackSum
 
 
 def _text(frame: FrameSummary) -> str:
-    if not _is_model(frame.filename):
+    if not is_model(frame.filename):
         return ""
     last = getattr(frame, "end_lineno", None) or frame.lineno or 0
     return "".join(linecache.getline(frame.filename, line) for line in range(frame.lineno or 0, last + 1))
 
 
 def _trimmed(stack: StackSummary) -> tuple[Frame, ...]:
-    return tuple(Frame(each.filename, each.lineno or 0, each.name) for each in stack if _is_model(each.filename))
+    return tuple(Frame(each.filename, each.lineno or 0, each.name) for each in stack if is_model(each.filename))
 
 
-def _is_model(path: str) -> bool:
+def is_model(path: str) -> bool:
     """Whether a file is neither torch's, nor this package's, nor Python's own."""
     return not path.startswith((_TORCH, _RUNTIME)) and (path.startswith(_PACKAGES) or not path.startswith(_STANDARD))

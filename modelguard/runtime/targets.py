@@ -75,13 +75,18 @@ def users_code(doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except TargetError:
-        raise
+    except ModelguardError as error:
+        if isinstance(error, TargetError) or error.__cause__ is None:
+            raise
+        raise TargetError(f"{error}\n{_shown(error.__cause__)}") from error
     except (Exception, SystemExit) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        users = [frame for frame in frames if not frame.filename.startswith((_OWN_FOLDER, "<frozen importlib"))]
-        shown = "".join(traceback.format_list(users)) + "".join(traceback.format_exception_only(error))
-        raise TargetError(f"{doing} failed:\n{shown.rstrip()}") from error
+        raise TargetError(f"{doing} failed:\n{_shown(error)}") from error
+
+
+def _shown(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if not frame.filename.startswith((_OWN_FOLDER, "<frozen importlib"))]
+    return ("".join(traceback.format_list(users)) + "".join(traceback.format_exception_only(error))).rstrip()
 
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

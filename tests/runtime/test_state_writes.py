@@ -576,3 +576,23 @@ def test_write_is_told_without_its_place_where_torch_keeps_no_table() -> None:
     (effect,) = side_effects(wrapper.bytecode, module, None)
     assert effect == SideEffect("self", "n", "rebound", ())
     assert str(effect) == "self.n is rebound (this version of torch does not tell where)"
+
+
+class _TakesKeywords(nn.Module):
+    def forward(self, x: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        kwargs["scale"] = 2.0
+        if "cache" in kwargs:
+            kwargs["cache"]["last"] = x
+        return x.sin() * kwargs.pop("scale")
+
+
+def test_the_dict_of_keywords_is_the_calls_own() -> None:
+    wrapper = CompiledForward(_TakesKeywords(), backend="eager", cuda_graphs=True)
+    wrapper(torch.ones(3), other=1)
+    assert wrapper.side_effects == ()
+
+
+def test_what_keywords_hold_is_the_callers() -> None:
+    wrapper = CompiledForward(_TakesKeywords(), backend="eager")
+    wrapper(torch.ones(3), cache={})
+    assert [effect.path for effect in wrapper.side_effects] == ["kwargs['cache']"]

@@ -1,0 +1,101 @@
+"""`modelguard confirm`: a target's findings, proved by running it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from modelguard.cli import options
+from modelguard.errors import ModelguardError
+from modelguard.settings_files import Overrides, SettingsFiles
+
+if TYPE_CHECKING:
+    from modelguard.runtime.confirm import Confirmation
+
+CLEAN, FOUND = 0, 1
+
+
+@click.command("confirm")
+@click.argument("target")
+@click.option(
+    "--steps", type=click.IntRange(min=3), default=6, show_default=True, help="Steps to make, if TARGET gives one call."
+)
+@click.option(
+    "--train/--eval", "train", default=None, help="Put the model into that mode first.  [default: as TARGET returns it]"
+)
+@click.option(
+    "--device", type=click.Choice(["cuda", "tape"]), help="Capture a CUDA graph, or record operators.  [default: by model]"
+)
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SIZES]", help="A random input, as x=float32[2,16]; in order."
+)
+@click.option("--timeout", type=click.IntRange(min=1), default=300, show_default=True, metavar="SECONDS", help="For all of it.")
+@click.option(
+    "--memory-limit", type=click.IntRange(min=512), default=16384, show_default=True, metavar="MIB", help="For its process."
+)
+@options.config
+@options.isolated
+@click.option("--fail-on", type=click.Choice(["error", "warning", "note", "never"]), help="As for `scan`.  [default: warning]")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "github", "gitlab"]),
+    default="text",
+    show_default=True,
+    help="How to print.",
+)
+def command(
+    target: str,
+    steps: int,
+    train: bool | None,
+    device: str | None,
+    inputs: tuple[str, ...],
+    timeout: int,
+    memory_limit: int,
+    config: str | None,
+    isolated: bool,
+    fail_on: str | None,
+    output_format: str,
+) -> int:
+    """Run a model eagerly, replayed from a captured step, and compiled; print its findings with what that showed.
+
+    TARGET is package.module:callable or path/to/file.py:callable. It is called without arguments, and returns a module;
+    (module, args), optionally with kwargs; or (module, calls), a tuple a step, optionally with calls of other sizes to make in
+    between. It runs in a process of its own.
+
+    Exit status: 0 replay gives the same and no finding was confirmed that fails a run, 1 otherwise, 2 it could not be told.
+    """
+    try:
+        from modelguard.runtime.confirm import Request, confirm
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModelguardError(
+            "`modelguard confirm` needs torch; install modelguard with its extra `runtime` where the model runs"
+        ) from None
+    settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
+    request = Request(target, steps, train, device, inputs, timeout, memory_limit)
+    result = confirm(request, settings)
+    sys.stdout.write(_rendered(result, output_format))
+    return CLEAN if result.is_clean else FOUND
+
+
+def _rendered(result: Confirmation, output_format: str) -> str:
+    if output_format == "json":
+        from modelguard.report import json
+
+        return json.render_confirmation(result.target, result.report, result.replay, result.side_effects)
+    if output_format == "github":
+        from modelguard.report import github
+
+        return github.render(result.report)
+    if output_format == "gitlab":
+        from modelguard.report import gitlab
+
+        return gitlab.render(result.report)
+    from modelguard.report import confirmation
+
+    return confirmation.render(
+        result.target, result.report, result.unconfirmed, result.replay, result.side_effects, result.dynamo_stopped
+    )

@@ -1,0 +1,48 @@
+"""The pytest plugin: a fixture, a marker and an option for replay checks. torch is imported when a test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from modelguard.runtime.replay import Replay
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--modelguard-device`."""
+    parser.getgroup("modelguard").addoption(
+        "--modelguard-device",
+        choices=["auto", "cuda", "tape"],
+        default="auto",
+        help="What `replay_safe` captures with: a CUDA graph, recorded operators, or what the model's device allows (default).",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker `replay_safe(steps=..., train=...)`."""
+    config.addinivalue_line(
+        "markers", "replay_safe(**options): options of modelguard's `replay_safe` fixture for this test, such as steps=8"
+    )
+
+
+@pytest.fixture
+def replay_safe(request: pytest.FixtureRequest) -> Callable[..., Replay]:
+    """`replay_safe(model, *args)` fails the test unless replaying a captured step gives what eager steps give.
+
+    Takes the arguments of `modelguard.runtime.testing.assert_replay_safe`; those of the marker `replay_safe` are defaults.
+    """
+    from modelguard.runtime.testing import assert_replay_safe
+
+    marker = request.node.get_closest_marker("replay_safe")
+    device = request.config.getoption("--modelguard-device")
+    defaults: dict[str, Any] = {} if device == "auto" else {"device": device}
+    if marker is not None:
+        defaults.update(marker.kwargs)
+
+    def check(model: Any, *args: Any, **options: Any) -> Replay:
+        return assert_replay_safe(model, *args, **{**defaults, **options})
+
+    return check

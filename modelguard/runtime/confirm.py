@@ -1,0 +1,313 @@
+"""A target's findings, joined with what running it showed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from modelguard.errors import ModelguardError
+from modelguard.findings import Effect, Evidence, Finding, Frame, Location, ScanReport, Severity
+from modelguard.rules.mg114_memoised_tensor import MemoisedTensor
+from modelguard.rules.mg401_replay_diverged import ReplayDiverged
+from modelguard.rules.mg402_unforeseen_side_effect import UnforeseenSideEffect
+from modelguard.runtime.replay import UNHELD
+from modelguard.scan.engine import SettingsFor, scan_paths
+from modelguard.scan.files import decode, read_source
+from modelguard.settings import Settings
+from modelguard.suppressions import read
+
+TIMEOUT = 300
+"""Seconds that a target may take."""
+
+_DIVERGED = frozenset(("wrong-output", "stale-state", "freed-memory", "shape-changes"))
+
+
+class RunError(ModelguardError):
+    """A target did not run to its end."""
+
+    several_lines = True
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to run, and how."""
+
+    target: str
+    steps: int
+    train: bool | None = None
+    device: str | None = None
+    inputs: tuple[str, ...] = ()
+    timeout: int = TIMEOUT
+    """Seconds."""
+    memory: int = 16_384
+    """MiB of data; not enforced where the system has no such limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What the scan foresaw, and what running showed."""
+
+    target: str
+    report: ScanReport
+    """Findings in the model's own classes and what they run, each with its evidence."""
+    unconfirmed: Mapping[Finding, str]
+    """Why running did not show a finding."""
+    replay: Mapping[str, Any]
+    side_effects: Sequence[Mapping[str, Any]]
+    dynamo_stopped: str | None
+
+    @property
+    def is_clean(self) -> bool:
+        """Replay gave the same, and nothing that ran wrote state in a way that fails a run."""
+        return self.replay["verdict"] == "same" and not self.report.failing
+
+
+def confirm(request: Request, settings: SettingsFor) -> Confirmation:
+    """Run a target in a process of its own, scan the files of its classes, and join the two.
+
+    Raises:
+        RunError: the target cannot be loaded, fails, takes too long, or its process dies.
+    """
+    return joined(request.target, observed(request), settings)
+
+
+def observed(request: Request) -> dict[str, Any]:
+    """What the target's process tells. What it prints goes to stderr.
+
+    Raises:
+        RunError: it told nothing, or what went wrong.
+    """
+    with tempfile.TemporaryDirectory(prefix="modelguard-") as folder:
+        asked, told = os.path.join(folder, "request.json"), os.path.join(folder, "result.json")
+        Path(asked).write_text(
+            json.dumps(
+                {
+                    "target": request.target,
+                    "steps": request.steps,
+                    "train": request.train,
+                    "device": request.device,
+                    "inputs": request.inputs,
+                    "memory": request.memory,
+                }
+            ),
+            encoding="utf-8",
+        )
+        _run(request, [sys.executable, "-m", "modelguard.runtime.child", asked, told], told)
+        result: dict[str, Any] = json.loads(Path(told).read_text(encoding="utf-8"))
+    if "error" in result:
+        raise RunError(result["error"])
+    return result
+
+
+def _run(request: Request, command: list[str], told: str) -> None:
+    # A session of its own: what the target starts ends with it.
+    process = subprocess.Popen(command, stdout=2, stdin=subprocess.DEVNULL, start_new_session=True)
+    status: int | None = None
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(request.timeout)
+    finally:
+        with suppress(ProcessLookupError, PermissionError, AttributeError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.wait()
+    if os.path.exists(told):
+        # How it ended once it had told all, as by a thread that goes on or a library that fails on its way out, is no matter.
+        return
+    if status is None:
+        raise RunError(f"{request.target} took more than {request.timeout} seconds; raise --timeout, or give it less to do")
+    if status < 0:
+        name = signal.Signals(-status).name
+        hint = "; it may have run out of memory" if name == "SIGKILL" else ""
+        raise RunError(f"the process that ran {request.target} died of {name}{hint}")
+    raise RunError(
+        f"the process that ran {request.target} ended with status {status} and told nothing; it may have called os._exit"
+    )
+
+
+def joined(target: str, run: Mapping[str, Any], settings: SettingsFor) -> Confirmation:
+    """The findings of a run's sources with evidence, and those that running adds."""
+    writing = [frame["path"] for effect in run["side_effects"] for frame in effect["stack"]]
+    sources = [os.path.relpath(path) if _is_below(path) else path for path in dict.fromkeys((*run["sources"], *writing))]
+    scanned = scan_paths(sources, _Everything(settings)) if sources else ScanReport()
+    seen = _Seen(run)
+    findings: list[Finding] = []
+    unconfirmed: dict[Finding, str] = {}
+    for found in scanned.findings:
+        if not seen.concerns(found):
+            continue
+        evidence = seen.evidence(found)
+        finding = replace(found, evidence=evidence)
+        findings.append(finding)
+        if evidence == (Evidence.STATIC,):
+            unconfirmed[finding] = seen.why_not(found)
+    added = [*_unforeseen(findings, run, seen), *_unexplained(target, findings, run)]
+    findings = sorted((each for each in (*findings, *added) if _wants(each, settings)), key=lambda finding: finding.sort_key)
+    unconfirmed = {finding: why for finding, why in unconfirmed.items() if _wants(finding, settings)}
+    failing = sum(finding not in unconfirmed and _fails(finding, settings) for finding in findings)
+    report = replace(scanned, findings=tuple(findings), failing=failing)
+    return Confirmation(target, report, unconfirmed, run["replay"], run["side_effects"], run["dynamo_stopped"])
+
+
+class _Everything:
+    """Settings with all codes selected: what somebody ignores was foreseen all the same."""
+
+    def __init__(self, settings: SettingsFor) -> None:
+        self._settings = settings
+
+    def for_path(self, path: str) -> Settings:
+        """The settings of one path."""
+        return replace(self._settings.for_path(path), select=("MG",), ignore=(), per_file_ignores=())
+
+
+def _wants(finding: Finding, settings: SettingsFor) -> bool:
+    path = finding.location.path
+    return settings.for_path(path).selects(finding.code, path)
+
+
+def _fails(finding: Finding, settings: SettingsFor) -> bool:
+    limit = settings.for_path(finding.location.path).fail_on
+    return limit is not None and finding.severity.at_least(limit)
+
+
+class _Seen:
+    """What running showed, asked finding by finding."""
+
+    def __init__(self, run: Mapping[str, Any]) -> None:
+        self._classes = {name.rpartition(".")[2] for name in run["classes"]}
+        self._lines = {os.path.realpath(path): set(lines) for path, lines in run["lines"].items()}
+        self._written = {
+            (os.path.realpath(frame["path"]), frame["line"]) for effect in run["side_effects"] for frame in effect["stack"]
+        }
+        replayed = run["replay"]
+        self._verdict = replayed["verdict"]
+        self._freed = replayed["freed"]
+        self._replayed = [_plain(path) for path in (*replayed["stale"], *replayed["freed"])]
+
+    def concerns(self, finding: Finding) -> bool:
+        """Is it about a class of the model, or about code that ran on its behalf?"""
+        if finding.class_name is not None and finding.class_name.rpartition(".")[2] in self._classes:
+            return True
+        return self._ran(finding.location)
+
+    def evidence(self, finding: Finding) -> tuple[Evidence, ...]:
+        """How it is known by now."""
+        found = [Evidence.STATIC]
+        if any((os.path.realpath(finding.location.path), line) in self._written for line in _lines_of(finding.location)):
+            found.append(Evidence.DYNAMO)
+        path = _plain(finding.attribute or "")
+        differs = bool(path) and any(_is_end(path, other) for other in self._replayed)
+        if finding.code == MemoisedTensor.code and self._ran(finding.location):
+            differs = UNHELD in self._freed
+        if differs or (finding.effect is Effect.REPLAYED and self._ran(finding.location)):
+            found.append(Evidence.REPLAY)
+        return tuple(found)
+
+    def why_not(self, finding: Finding) -> str:
+        """Why running did not show it."""
+        if not self._ran(finding.location):
+            return "these calls did not run this line"
+        if self._verdict != "same":
+            return "it ran, and what differs in replay is something else"
+        return "it ran, and replay gave the same: nothing that these calls read depends on it"
+
+    def _ran(self, location: Location) -> bool:
+        lines = self._lines.get(os.path.realpath(location.path), set())
+        return any(line in lines for line in _lines_of(location))
+
+
+def _lines_of(location: Location) -> range:
+    return range(location.line, location.end_line + 1)
+
+
+def _unforeseen(findings: Iterable[Finding], run: Mapping[str, Any], seen: _Seen) -> list[Finding]:
+    """MG402: side effects at lines where nothing was found, or suppressed."""
+    told = {(os.path.realpath(finding.location.path), line) for finding in findings for line in _lines_of(finding.location)}
+    added = []
+    for effect in run["side_effects"]:
+        frames = [(os.path.realpath(frame["path"]), frame["line"]) for frame in effect["stack"]]
+        if told.intersection(frames) or any(_is_suppressed(path, line) for path, line in frames):
+            continue
+        path = effect["object"] if effect["attribute"] is None else f"{effect['object']}.{effect['attribute']}"
+        added.append(
+            _finding(UnforeseenSideEffect, UnforeseenSideEffect.message(path, effect["operation"]), effect["stack"], path)
+        )
+    return added
+
+
+def _unexplained(target: str, findings: Sequence[Finding], run: Mapping[str, Any]) -> list[Finding]:
+    """MG401: replay went another way, and no finding says why."""
+    replayed = run["replay"]
+    if replayed["verdict"] not in _DIVERGED or any(len(finding.evidence) > 1 for finding in findings) or not run["sources"]:
+        return []
+    if run["side_effects"]:
+        return []
+    paths = [*replayed["stale"], *(path for path in replayed["freed"] if path not in replayed["stale"])]
+    place = [{"path": run["sources"][0], "line": 1, "function": ""}]
+    return [_finding(ReplayDiverged, ReplayDiverged.message(target, replayed["verdict"], replayed["where"], paths), place, None)]
+
+
+def _finding(
+    rule: type[ReplayDiverged] | type[UnforeseenSideEffect],
+    message: str,
+    stack: Sequence[Mapping[str, Any]],
+    attribute: str | None,
+) -> Finding:
+    place: Mapping[str, Any] = stack[-1] if stack else {"path": "", "line": 1, "function": ""}
+    path = os.path.relpath(place["path"]) if _is_below(place["path"]) else place["path"]
+    source = _line(path, place["line"])
+    start = len(source) - len(source.lstrip()) + 1
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=Severity.ERROR,
+        message=message,
+        location=Location(path, place["line"], start, place["line"], max(start, len(source.rstrip()) + 1)),
+        source_line=source,
+        attribute=attribute,
+        chain=tuple(Frame(frame["function"], frame["path"], frame["line"]) for frame in stack[:-1]),
+        evidence=(rule.evidence,),
+        help=rule.advice,
+    )
+
+
+def _line(path: str, line: int) -> str:
+    lines = _text(path).splitlines()
+    return lines[line - 1] if 0 < line <= len(lines) else ""
+
+
+def _text(path: str) -> str:
+    try:
+        return decode(read_source(path), path)
+    except ModelguardError:
+        return ""
+
+
+def _is_suppressed(path: str, line: int) -> bool:
+    return any(each.covers(line) for each in read(_text(path)))
+
+
+def _is_below(path: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(os.curdir) + os.sep)
+
+
+def _plain(path: str) -> tuple[str, ...]:
+    """A state path as the names in it: without indices, `self`, and the class that Python puts before private names."""
+    names = re.sub(r"\[[^\]]*\]", "", path).split(".")
+    return tuple(re.sub(r"^_[A-Za-z]\w*?__(?=\w)", "__", name) for name in names if name not in ("self", ""))
+
+
+def _is_end(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Is one of the two the end of the other?"""
+    count = min(len(path), len(other))
+    return count > 0 and path[-count:] == other[-count:]

@@ -1,0 +1,367 @@
+"""`modelguard confirm`: findings joined with what running shows, and whatever a target does to the process that runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from modelguard.cli.confirm import command
+from modelguard.findings import Evidence
+from modelguard.report import confirmation
+from modelguard.rules import by_code
+from modelguard.runtime.child import observe
+from modelguard.runtime.confirm import Confirmation, joined
+from modelguard.runtime.targets import TargetError
+from modelguard.settings_files import Overrides, SettingsFiles
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+
+SCHEMA: dict[str, Any] = {
+    "schema_version": int,
+    "modelguard_version": str,
+    "target": str,
+    "device": str,
+    "replay": {
+        "verdict": str,
+        "step": (int, type(None)),
+        "where": [str],
+        "max_abs_error": (float, type(None)),
+        "freed": [str],
+        "stale": [str],
+        "host_reads": [{"operator": str, "path": str, "line": int}],
+    },
+    "side_effects": [
+        {
+            "object": str,
+            "attribute": (str, type(None)),
+            "operation": str,
+            "stack": [{"path": str, "line": int, "function": str}],
+        }
+    ],
+    "findings": [dict],
+}
+
+HEADER = """
+import torch
+from torch import nn
+
+
+"""
+
+COUNTER = """
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x):
+        self.count += 1{comment}
+        return x * self.count
+
+
+def build():
+    return Counter(), (torch.ones(2),)
+"""
+
+
+def fits(value: Any, schema: Any) -> bool:
+    """Has a value the shape of a schema: types, lists of one kind, and objects with exactly these keys?"""
+    if isinstance(schema, dict):
+        return isinstance(value, dict) and value.keys() == schema.keys() and all(fits(value[key], schema[key]) for key in schema)
+    if isinstance(schema, list):
+        return isinstance(value, list) and all(fits(item, schema[0]) for item in value)
+    return isinstance(value, schema)
+
+
+def target(tmp_path: Path, source: str, name: str = "build") -> str:
+    path = tmp_path / f"target_{tmp_path.name.replace('-', '_')}.py"
+    path.write_text(HEADER + textwrap.dedent(source), encoding="utf-8")
+    return f"{path}:{name}"
+
+
+def confirmed(where: str, *, overrides: Overrides | None = None, **request: Any) -> Confirmation:
+    """As `confirm`, in this process."""
+    asked = {"target": where, "steps": 6, "train": None, "device": None, "inputs": [], **request}
+    return joined(where, observe(asked), SettingsFiles(overrides or Overrides(), None, True))
+
+
+def run(where: str, *options: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "modelguard", "confirm", where, *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_examples(path: Path) -> None:
+    wrong, right = confirmed(f"{path}:build"), confirmed(f"{path}:build_fixed")
+    assert not wrong.is_clean
+    assert any(len(finding.evidence) > 1 for finding in wrong.report.findings)
+    assert (right.is_clean, right.replay["verdict"], right.side_effects) == (True, "same", [])
+
+
+@pytest.mark.parametrize(
+    ("code", "source", "line"),
+    [
+        (code, textwrap.dedent(example.source).lstrip(), example.line)
+        for code in ("MG401", "MG402")
+        for example in by_code[code].INVALID
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) == 5 else "",
+)
+def test_invalid_examples_of_rules_of_running(tmp_path: Path, code: str, source: str, line: int) -> None:
+    path = tmp_path / f"invalid_{code}.py"
+    path.write_text(source, encoding="utf-8")
+    result = confirmed(f"{path}:build")
+    assert [(finding.code, finding.location.line) for finding in result.report.findings] == [(code, line)]
+    assert not result.is_clean
+
+
+@pytest.mark.parametrize(
+    ("code", "source"),
+    [(code, textwrap.dedent(example.source).lstrip()) for code in ("MG401", "MG402") for example in by_code[code].VALID],
+    ids=lambda value: value if isinstance(value, str) and len(value) == 5 else "",
+)
+def test_valid_examples_of_rules_of_running(tmp_path: Path, code: str, source: str) -> None:
+    path = tmp_path / f"valid_{code}.py"
+    path.write_text(source, encoding="utf-8")
+    result = confirmed(f"{path}:build")
+    assert result.is_clean
+    assert not {finding.code for finding in result.report.findings} & {"MG401", "MG402"}
+
+
+def test_a_confirmed_finding_has_its_evidence(tmp_path: Path) -> None:
+    result = confirmed(target(tmp_path, COUNTER.format(comment="")))
+    (finding,) = result.report.findings
+    assert finding.evidence == (Evidence.STATIC, Evidence.DYNAMO, Evidence.REPLAY)
+    assert (finding.code, finding.attribute, result.unconfirmed) == ("MG104", "self.count", {})
+
+
+@pytest.mark.parametrize("how", ["comment", "settings"])
+def test_what_is_suppressed_does_not_come_back(tmp_path: Path, how: str) -> None:
+    comment = "  # modelguard: ignore[MG104] counted on purpose" if how == "comment" else ""
+    overrides = Overrides(ignore=("MG104",)) if how == "settings" else None
+    result = confirmed(target(tmp_path, COUNTER.format(comment=comment)), overrides=overrides)
+    assert result.report.findings == ()
+    assert result.replay["verdict"] == "wrong-output" and not result.is_clean
+
+
+def test_a_write_in_a_helper_of_another_file_is_foreseen(tmp_path: Path) -> None:
+    (tmp_path / "helper_of_confirm.py").write_text("def advance(module):\n    module.count += 1\n", encoding="utf-8")
+    source = COUNTER.format(comment="").replace("self.count += 1", "advance(self)")
+    result = confirmed(target(tmp_path, "from helper_of_confirm import advance\n" + source))
+    assert [(each.code, os.path.basename(each.location.path)) for each in result.report.findings] == [
+        ("MG104", "helper_of_confirm.py")
+    ]
+
+
+NOT_SHOWN = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = None
+
+    def forward(self, x):
+        if x.shape[0] > 100:
+            self.last = 3
+        return x + 1
+
+
+def build():
+    return Model(), (torch.ones(2),)
+"""
+
+
+def test_what_running_does_not_show_says_why(tmp_path: Path) -> None:
+    result = confirmed(target(tmp_path, NOT_SHOWN))
+    why = {finding.attribute: reason for finding, reason in result.unconfirmed.items()}
+    assert why["self.last"] == "these calls did not run this line"
+    assert result.is_clean
+    text = confirmation.render("here", result.report, result.unconfirmed, result.replay, result.side_effects, None)
+    assert "evidence: none from running it: these calls did not run this line" in text
+
+
+def test_lines_and_compilation_leave_shared_state_alone(tmp_path: Path) -> None:
+    source = """
+    TABLE = {}
+
+
+    class Model(nn.Module):
+        def forward(self, x):
+            if "t" not in TABLE:
+                TABLE["t"] = x * 2
+            return x + TABLE["t"]
+
+
+    def build():
+        return Model(), [(torch.ones(2) * step,) for step in range(6)]
+    """
+    where = target(tmp_path, source)
+    confirmed(where)
+    assert sys.modules[Path(where.rpartition(":")[0]).stem].TABLE == {}
+
+
+FORWARD = """
+class M(nn.Module):
+    def forward(self, x):
+        {}
+
+
+def build():
+    return M(), (torch.ones(2),)
+"""
+
+BAD = {
+    "import": ("raise KeyError('early')", {}, r"importing .* failed:\n.*KeyError: 'early'"),
+    "build": ("def build():\n    return 1 / 0", {}, r"calling .* failed:\n.*return 1 / 0.*ZeroDivisionError"),
+    "return": ("def build():\n    return None", {}, "returned None; it must return a module"),
+    "number": ("def build():\n    return nn.Identity(), 3", {}, r"returned \(Identity, int\)"),
+    "no calls": ("def build():\n    return nn.Identity(), []", {}, "returned no calls"),
+    "calls that are none": ("def build():\n    return nn.Identity(), [3]", {}, "lists of tuples"),
+    "no such name": ("def other():\n    pass", {}, "has no 'build'; it has other"),
+    "no arguments": ("def build():\n    return nn.Identity()", {}, "gives no arguments; let it return"),
+    "exit": ("def build():\n    raise SystemExit(3)", {}, "SystemExit: 3"),
+    "exit in forward": (FORWARD.format("raise SystemExit(0)"), {}, r"comparing .* failed:\n.*raise SystemExit\(0\)"),
+    "forward": (FORWARD.format("return x.nope"), {}, r"step 0 fails eagerly: AttributeError.*\n.*return x\.nope"),
+    "wrong shape": (
+        "def build():\n    return nn.Linear(2, 2)",
+        {"inputs": ["x=float32[3]"]},
+        "step 0 fails eagerly: RuntimeError",
+    ),
+    "no tensor": ("def build():\n    return nn.Identity()", {"inputs": ["x=3"]}, "'x=3' describes no tensor"),
+    "no type": ("def build():\n    return nn.Identity()", {"inputs": ["x=floaty[3]"]}, "describes no tensor"),
+    "quantised input": ("def build():\n    return nn.Identity()", {"inputs": ["x=qint8[3]"]}, "qint8"),
+    "too large": ("def build():\n    return nn.Identity()", {"inputs": ["x=float32[99999999999999]"]}, "99999999999999"),
+    "cuda": ("def build():\n    return nn.Identity(), (torch.ones(2),)", {"device": "cuda"}, "^there is no CUDA device here"),
+}
+
+
+@pytest.mark.parametrize(("source", "request_", "message"), BAD.values(), ids=BAD)
+def test_bad_targets(tmp_path: Path, source: str, request_: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=f"(?s){message}") as caught:
+        confirmed(target(tmp_path, source), **request_)
+    assert caught.type.__module__.startswith("modelguard.")
+    assert "/modelguard/runtime/" not in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["nowhere", "no/such/file.py:build", ":build", "there_is_no_such_module:build"])
+def test_targets_that_name_nothing(where: str) -> None:
+    with pytest.raises(TargetError):
+        confirmed(where)
+
+
+DESCRIBED = ["x=float32[2,16]", "float64[]", "x = bool[2]", "ids=int64[1,8]", "complex64[2]", "float8_e5m2[2]"]
+
+
+@pytest.mark.parametrize("described", DESCRIBED)
+def test_described_inputs(tmp_path: Path, described: str) -> None:
+    source = "class M(nn.Module):\n    def forward(self, x):\n        return x.clone()\n\n\ndef build():\n    return M()"
+    assert confirmed(target(tmp_path, source), inputs=[described]).is_clean
+
+
+# The process.
+
+HOSTILE = {
+    "hangs": ("import time\n\n\ndef build():\n    time.sleep(100)", ("--timeout", "6"), "took more than 6 seconds"),
+    "ends": ("import os\nos._exit(0)", (), "ended with status 0 and told nothing"),
+    "crashes": ("import ctypes\n\n\ndef build():\n    ctypes.string_at(0)", (), "died of SIGSEGV"),
+    "eats memory": (
+        "def build():\n    return nn.Identity(), (torch.ones(1 << 30),)",
+        ("--memory-limit", "1024"),
+        "--memory-limit",
+    ),
+    "eats Python's memory": (
+        "def build():\n    return [bytes(1 << 28) for _ in range(40)]",
+        ("--memory-limit", "1024"),
+        "--memory-limit",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "options", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_targets(tmp_path: Path, source: str, options: tuple[str, ...], message: str) -> None:
+    done = run(target(tmp_path, source), *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_what_a_target_starts_ends_with_it_and_its_prints_stay_apart(tmp_path: Path) -> None:
+    source = """
+    import os, subprocess, sys
+
+    print("imported")
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    if os.fork() == 0:
+        import time
+        time.sleep(1000)
+
+
+    class Model(nn.Module):
+        def forward(self, x):
+            print("stepped")
+            os.write(1, b"raw")
+            return x * 2
+
+
+    def build():
+        print(child.pid)
+        return Model(), (torch.ones(2),)
+    """
+    done = run(target(tmp_path, source), "--output-format", "json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["replay"]["verdict"]) == (0, "same")
+    lines = done.stderr.splitlines()
+    assert "imported" in lines and any("stepped" in line for line in lines)
+    pid = next(line for line in lines if line.isdigit())
+    state = Path(f"/proc/{pid}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_a_thread_that_goes_on_costs_the_time_limit_but_not_the_result(tmp_path: Path) -> None:
+    source = """
+    import threading, time
+
+
+    def build():
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+        return nn.Identity(), (torch.ones(2),)
+    """
+    done = run(target(tmp_path, source), "--timeout", "15")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "github", "gitlab"])
+def test_formats_and_statuses(tmp_path: Path, output_format: str) -> None:
+    where = target(tmp_path, COUNTER.format(comment=""))
+    done = run(os.path.basename(where), "--output-format", output_format, "--isolated", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    if output_format == "json":
+        document = json.loads(done.stdout)
+        assert fits(document, SCHEMA)
+        assert document["side_effects"][0]["stack"][0]["line"] == 13
+        assert document["findings"][0]["evidence"] == ["static", "dynamo", "replay"]
+    elif output_format == "gitlab":
+        assert json.loads(done.stdout)[0]["check_name"] == "MG104"
+    elif output_format == "github":
+        assert done.stdout.startswith("::error ") and "MG104" in done.stdout
+    else:
+        assert "error[MG104]" in done.stdout
+        assert "evidence: static, dynamo, replay" in done.stdout
+        assert ":build: wrong-output: other outputs than eager steps (tape, without CUDA)\n  from step 2: output" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--steps", "2", "x:y"], ["--timeout", "0", "x:y"], ["--device", "tpu", "x:y"], []])
+def test_usage(arguments: list[str]) -> None:
+    assert CliRunner().invoke(command, arguments).exit_code == 2

@@ -1,0 +1,182 @@
+"""The assertions, and the pytest plugin around them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import textwrap
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from modelguard.runtime.replay import Verdict
+from modelguard.runtime.testing import assert_no_state_writes, assert_replay_safe
+
+pytest_plugins = ["pytester"]
+
+_INSTALLED = any(each.name == "modelguard" for each in importlib.metadata.entry_points(group="pytest11"))
+PLUGIN = () if _INSTALLED else ("-p", "modelguard.pytest_plugin")
+
+
+def line_of(mark: str) -> int:
+    return next(number for number, line in enumerate(open(__file__, encoding="utf-8"), 1) if line.endswith(f"# {mark}\n"))
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.n = 0
+
+    def forward(self, x: Any) -> Any:
+        self.n += 1  # THE WRITE
+        return x * self.n
+
+
+class Cached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: Any = None
+
+    def forward(self, x: Any) -> Any:
+        if self.rows is None or len(self.rows) < len(x):
+            self.rows = torch.arange(len(x))
+        return x + self.rows[: len(x)]
+
+
+class Reading(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * x.sum().item()  # THE READ
+
+
+class Buffered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2))
+
+    def forward(self, x: Any) -> Any:
+        return self.total.add_(x).clone()
+
+
+def test_a_safe_model_passes_and_tells_by_what() -> None:
+    result = assert_replay_safe(Buffered(), torch.ones(2), device="tape")
+    assert (result.verdict, result.device) == (Verdict.SAME, "tape")
+    assert_no_state_writes(Buffered(), torch.ones(2))
+
+
+UNSAFE: dict[str, tuple[nn.Module, dict[str, Any], list[str]]] = {
+    "wrong output": (
+        Counter(),
+        {},
+        ["Counter is not replay-safe: wrong-output", "no CUDA graph here", "from step 2: output, by up to 4", "differs: self.n"],
+    ),
+    "freed": (Cached(), {"others": [(torch.ones(5),)]}, ["from step 3: output", "freed since: self.rows"]),
+    "refused": (
+        Reading(),
+        {},
+        ["refused", "capture on a device ends at `_local_scalar_dense` at ", f"test_testing.py:{line_of('THE READ')}"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("model", "options", "told"), UNSAFE.values(), ids=UNSAFE)
+def test_an_unsafe_model_is_told_with_step_and_state(model: nn.Module, options: dict[str, Any], told: list[str]) -> None:
+    with pytest.raises(AssertionError) as caught:
+        assert_replay_safe(model, torch.ones(2), device="tape", **options)
+    assert [part for part in told if part not in str(caught.value)] == []
+
+
+def test_state_writes_are_told_with_their_line_and_the_model_is_left() -> None:
+    model = Counter()
+    with pytest.raises(
+        AssertionError,
+        match=rf"Counter writes state .*\n  self\.n is rebound at .*test_testing\.py:{line_of('THE WRITE')} in forward",
+    ):
+        assert_no_state_writes(model, torch.ones(2))
+    assert model.n == 0
+
+
+def test_what_cannot_be_compiled_is_not_called_good() -> None:
+    class Failing(nn.Module):
+        def forward(self, x: Any) -> Any:
+            raise ValueError("never")
+
+    with pytest.raises(AssertionError, match="cannot be compiled"):
+        assert_no_state_writes(Failing(), torch.ones(2))
+
+
+TESTS = """
+import pytest
+import torch
+from torch import nn
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = 0
+
+    def forward(self, x):
+        self.n += 1
+        return x * min(self.n, 5)
+
+
+def test_bad(replay_safe):
+    replay_safe(Counter(), torch.ones(2))
+
+
+def test_good(replay_safe):
+    assert replay_safe(nn.Linear(2, 2), torch.ones(2)).device == "tape"
+
+
+@pytest.mark.replay_safe(others=[(torch.ones(3),)])
+def test_marked(replay_safe):
+    replay_safe(Growing(), torch.ones(2))
+
+
+@pytest.mark.replay_safe(others=[(torch.ones(3),)])
+def test_a_call_s_own_options_win(replay_safe):
+    replay_safe(Growing(), torch.ones(2), others=())
+
+
+class Growing(nn.Module):
+    rows = None
+
+    def forward(self, x):
+        if self.rows is None or len(self.rows) < len(x):
+            self.rows = torch.arange(len(x))
+        return x + self.rows[: len(x)]
+"""
+
+
+def test_the_fixture_and_the_marker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess(*PLUGIN, "--strict-markers", "--modelguard-device", "tape")
+    result.assert_outcomes(passed=2, failed=2)
+    text = result.stdout.str()
+    assert "Counter is not replay-safe: wrong-output" in text and "state that differs: self.n" in text
+    assert "Growing is not replay-safe" in text and "freed since: self.rows" in text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess(*PLUGIN, "--modelguard-device", "cuda", "-k", "good")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*there is no CUDA device here*"])
+
+
+def test_the_plugin_unused_imports_no_torch(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        textwrap.dedent(
+            """
+            import sys
+
+            def test_nothing():
+                assert not [name for name in sys.modules if name.startswith(("torch", "modelguard.runtime"))]
+            """
+        )
+    )
+    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
+    listed = pytester.runpytest_subprocess(*PLUGIN, "--markers").stdout.str()
+    assert "replay_safe(**options)" in listed
