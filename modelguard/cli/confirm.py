@@ -85,7 +85,9 @@ def _rendered(result: Confirmation, output_format: str) -> str:
     if output_format == "json":
         from modelguard.report import json
 
-        return json.render_confirmation(result.target, result.report, result.replay, result.side_effects)
+        return json.render_confirmation(
+            result.target, result.report, result.unconfirmed, result.replay, result.side_effects, result.dynamo_stopped
+        )
     if output_format == "github":
         from modelguard.report import github
 

@@ -36,7 +36,12 @@ def render(report: ScanReport) -> str:
 
 
 def render_confirmation(
-    target: str, report: ScanReport, replay: Mapping[str, Any], side_effects: Sequence[Mapping[str, Any]]
+    target: str,
+    report: ScanReport,
+    unconfirmed: Mapping[Finding, str],
+    replay: Mapping[str, Any],
+    side_effects: Sequence[Mapping[str, Any]],
+    dynamo_stopped: str | None,
 ) -> str:
     """What running a target showed, as a JSON object."""
     return _dump(
@@ -47,7 +52,8 @@ def render_confirmation(
             "device": replay["device"],
             "replay": {key: value for key, value in replay.items() if key != "device"},
             "side_effects": list(side_effects),
-            "findings": [_finding(finding) for finding in report.findings],
+            "dynamo_stopped": dynamo_stopped,
+            "findings": [{**_finding(finding), "unconfirmed": unconfirmed.get(finding)} for finding in report.findings],
         }
     )
 

@@ -46,6 +46,7 @@ SCHEMA: dict[str, Any] = {
             "stack": [{"path": str, "line": int, "function": str}],
         }
     ],
+    "dynamo_stopped": (str, type(None)),
     "findings": [dict],
 }
 
@@ -352,6 +353,7 @@ def test_formats_and_statuses(tmp_path: Path, output_format: str) -> None:
         assert fits(document, SCHEMA)
         assert document["side_effects"][0]["stack"][0]["line"] == 13
         assert document["findings"][0]["evidence"] == ["static", "dynamo", "replay"]
+        assert document["findings"][0]["unconfirmed"] is None
     elif output_format == "gitlab":
         assert json.loads(done.stdout)[0]["check_name"] == "MG104"
     elif output_format == "github":
