@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import os
 import sys
 from typing import Any
@@ -32,6 +33,8 @@ def main(request_path: str, result_path: str) -> int:
     with open(request_path, encoding="utf-8") as stream:
         request = json.load(stream)
     _limit_memory(request["memory"])
+    # That a graph breaks is no matter of this command; what breaks it is told by the tracer's log in detail.
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
     try:
         result = observe(request)
     except ModelguardError as error:

@@ -85,10 +85,11 @@ def users_code(doing: str) -> Iterator[None]:
 
 def _shown(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if not frame.filename.startswith((_OWN_FOLDER, "<frozen importlib"))]
+    users = [frame for frame in frames if not frame.filename.startswith((_OWN_FOLDER, _TORCH_FOLDER, "<frozen importlib"))]
     return ("".join(traceback.format_list(users)) + "".join(traceback.format_exception_only(error))).rstrip()
 
 
+_TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
