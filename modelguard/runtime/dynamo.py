@@ -6,6 +6,7 @@ What a version of torch may lack is looked up by name, and `None` is answered wh
 from __future__ import annotations
 
 import inspect
+import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +54,12 @@ _TABLES = tuple(end.format(name) for name in ("_buffers", "_parameters", "_modul
 
 _SETS = ("._non_persistent_buffers_set", "['_non_persistent_buffers_set']")
 """What a module notes of its buffers besides: a change there comes with that of a buffer."""
+
+_IN_PLACE = frozenset(
+    getattr(operator, f"i{name}")
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+)
+"""Operators that write a tensor where it lies: `x += y`. `x @= y` makes a new one."""
 
 _PLAIN = (bool, int, float, complex, str, bytes)
 _MAX_FRAMES = 8
@@ -276,7 +283,12 @@ def _items(variable: Any, source: Any, container: object) -> Iterator[tuple[str 
         return
     before = {_key(key): value for key, value in variable.original_items.items()}
     after = {_key(key): value for key, value in variable.items.items()}
-    common = {key for key in before if key in after and not variable.is_new_item(before[key], after[key])}
+    common = {
+        key
+        for key in before
+        if key in after
+        and (not variable.is_new_item(before[key], after[key]) or _is_written_in_place(after[key], f"{_name(source)}[{key!r}]"))
+    }
     keys = [key for key in {**before, **after} if key not in common]
     if not _name(source).endswith(_TABLES):
         if keys:
@@ -284,6 +296,22 @@ def _items(variable: Any, source: Any, container: object) -> Iterator[tuple[str 
         return
     for key in keys:
         yield str(key), "deleted" if key not in after else "rebound" if key in before else "created"
+
+
+def _is_written_in_place(value: Any, path: str) -> bool:
+    """Whether a tensor is the one that was found at `path`, written to: `self.total += x` stores what was there."""
+    node = getattr(getattr(value, "proxy", None), "node", None)
+    while node is not None and _is_in_place(node):
+        node = node.args[0]
+    source = getattr(node, "_dynamo_source", None)
+    return source is not None and _name(source) == path
+
+
+def _is_in_place(node: Any) -> bool:
+    """Whether a node's result is its first argument, written to."""
+    if node.op == "call_function":
+        return node.target in _IN_PLACE and bool(node.args)
+    return node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__")
 
 
 def _key(key: Any) -> object:
@@ -309,9 +337,9 @@ def _has_same_items(variable: Any, source: Any, container: object) -> bool:
 
 
 def _is_same(value: Any, before: object, path: str) -> bool:
-    """Whether a value is what was there before: read from there, or an equal constant."""
+    """Whether a value is what was there before: read from there, written where it lay, or an equal constant."""
     source = getattr(value, "source", None)
-    if source is not None and _name(source) == path:
+    if (source is not None and _name(source) == path) or _is_written_in_place(value, path):
         return True
     if before is MISSING or not value.is_python_constant():
         return False

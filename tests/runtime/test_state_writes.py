@@ -74,11 +74,6 @@ def tensor_attribute(self: Any, x: Any) -> Any:
     return x + 1
 
 
-def tensor_attribute_added_to(self: Any, x: Any) -> Any:
-    self.t += x  # here
-    return x + 1
-
-
 def buffer(self: Any, x: Any) -> Any:
     self.buf = self.buf + x  # here
     return x + 1
@@ -231,7 +226,6 @@ ME = __name__
 WRITES = [
     (counter, "self", "n", "rebound"),
     (tensor_attribute, "self", "t", "rebound"),
-    (tensor_attribute_added_to, "self", "t", "rebound"),
     (buffer, "self", "buf", "rebound"),
     (parameter, "self", "p", "rebound"),
     (registered, "self", "fresh", "created"),
@@ -596,3 +590,43 @@ def test_what_keywords_hold_is_the_callers() -> None:
     wrapper = CompiledForward(_TakesKeywords(), backend="eager")
     wrapper(torch.ones(3), cache={})
     assert [effect.path for effect in wrapper.side_effects] == ["kwargs['cache']"]
+
+
+def added_in_place(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.total += x
+    self.plain -= x
+    self.child.scale *= 2
+    self.tensors[0] += x
+    self.total = self.total.mul_(0.5)
+    return self.total + self.plain
+
+
+def made_anew(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.total = self.total + x
+    return x * 2
+
+
+def stored_elsewhere(self: Any, x: torch.Tensor) -> torch.Tensor:
+    total = self.total
+    total += x
+    self.plain = total
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("forward", "written"), [(added_in_place, []), (made_anew, ["self.total"]), (stored_elsewhere, ["self.plain"])]
+)
+def test_a_tensor_that_is_written_and_stored_where_it_was_is_no_state_write(forward: Any, written: list[str]) -> None:
+    class Accumulating(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+            self.plain = torch.zeros(3)
+            self.tensors = [torch.zeros(3)]
+            self.child = nn.Module()
+            self.child.register_buffer("scale", torch.ones(3))
+
+    Accumulating.forward = forward
+    wrapper = CompiledForward(Accumulating(), backend="eager")
+    wrapper(torch.ones(3))
+    assert [effect.path for effect in wrapper.side_effects] == written
