@@ -29,7 +29,11 @@ CLEAN, FOUND = 0, 1
     "--device", type=click.Choice(["cuda", "tape"]), help="Capture a CUDA graph, or record operators.  [default: by model]"
 )
 @click.option(
-    "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SIZES]", help="A random input, as x=float32[2,16]; in order."
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=DTYPE[SIZES]",
+    help="A random input, as x=float32[2,16], in place of TARGET's.",
 )
 @click.option("--timeout", type=click.IntRange(min=1), default=300, show_default=True, metavar="SECONDS", help="For all of it.")
 @click.option(
@@ -60,9 +64,9 @@ def command(
 ) -> int:
     """Run a model eagerly, replayed from a captured step, and compiled; print its findings with what that showed.
 
-    TARGET is package.module:callable or path/to/file.py:callable. It is called without arguments, and returns a module;
-    (module, args), optionally with kwargs; or (module, calls), a tuple a step, optionally with calls of other sizes to make in
-    between. It runs in a process of its own.
+    TARGET is package.module:callable or path/to/file.py:callable. It is called without arguments, and returns a module, whose
+    inputs --input describes, or are guessed; (module, args), optionally with kwargs; or (module, calls), a tuple a step,
+    optionally with calls of other sizes to make in between. It runs in a process of its own.
 
     Exit status: 0 replay gives the same and no finding was confirmed that fails a run, 1 otherwise, 2 it could not be told.
     """
@@ -86,7 +90,13 @@ def _rendered(result: Confirmation, output_format: str) -> str:
         from modelguard.report import json
 
         return json.render_confirmation(
-            result.target, result.report, result.unconfirmed, result.replay, result.side_effects, result.dynamo_stopped
+            result.target,
+            result.report,
+            result.unconfirmed,
+            result.replay,
+            result.side_effects,
+            result.dynamo_stopped,
+            result.guessed_inputs,
         )
     if output_format == "github":
         from modelguard.report import github
@@ -99,5 +109,11 @@ def _rendered(result: Confirmation, output_format: str) -> str:
     from modelguard.report import confirmation
 
     return confirmation.render(
-        result.target, result.report, result.unconfirmed, result.replay, result.side_effects, result.dynamo_stopped
+        result.target,
+        result.report,
+        result.unconfirmed,
+        result.replay,
+        result.side_effects,
+        result.dynamo_stopped,
+        result.guessed_inputs,
     )

@@ -42,6 +42,7 @@ def render_confirmation(
     replay: Mapping[str, Any],
     side_effects: Sequence[Mapping[str, Any]],
     dynamo_stopped: str | None,
+    guessed_inputs: Sequence[str],
 ) -> str:
     """What running a target showed, as a JSON object."""
     return _dump(
@@ -49,6 +50,7 @@ def render_confirmation(
             "schema_version": SCHEMA_VERSION,
             "modelguard_version": __version__,
             "target": target,
+            "guessed_inputs": list(guessed_inputs),
             "device": replay["device"],
             "replay": {key: value for key, value in replay.items() if key != "device"},
             "side_effects": list(side_effects),

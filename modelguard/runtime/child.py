@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,12 +18,12 @@ from torch import nn
 
 from modelguard.errors import ModelguardError
 from modelguard.runtime.copying import deep_copied
-from modelguard.runtime.inputs import tensors_of
+from modelguard.runtime.inputs import described_call, guessed
 from modelguard.runtime.observing import lines_run, side_effects_of
 from modelguard.runtime.replay import Replay, replay
 from modelguard.runtime.side_effects import SideEffect
 from modelguard.runtime.state import apart
-from modelguard.runtime.targets import Target, TargetError, load_target, users_code
+from modelguard.runtime.targets import Target, load_target, users_code
 
 _COMPILED_CALLS = 3
 """Calls that are made of the compiled model: the first, and two in which what it depends on may have changed."""
@@ -50,14 +51,15 @@ def main(request_path: str, result_path: str) -> int:
 def observe(request: dict[str, Any]) -> dict[str, Any]:
     """Load the target, compare replay with eager steps, and have Dynamo compile it."""
     target = load_target(request["target"])
+    guesses: list[str] = []
+    if not target.calls and not request["inputs"]:
+        with users_code(f"guessing what to call {request['target']} with"):
+            guesses = guessed(target.model)
+    descriptions = request["inputs"] or guesses
+    if descriptions or not target.calls:
+        args, kwargs = described_call(target.model, descriptions)
+        target = replace(target, calls=[args], kwargs=kwargs, others=[])
     calls = target.calls
-    if request["inputs"]:
-        calls = [tensors_of(request["inputs"])]
-    if not calls:
-        raise TargetError(
-            f"{request['target']} gives no arguments; "
-            "let it return (module, args), or describe them, as in --input x=float32[2,16]"
-        )
     sources = _sources(target.model)
     with apart(target.model):
         seen = _lines(target, calls, sources)
@@ -74,6 +76,7 @@ def observe(request: dict[str, Any]) -> dict[str, Any]:
     with users_code("compiling it"), apart(target.model):
         effects, problem = side_effects_of(*deep_copied((target.model, calls[:_COMPILED_CALLS], target.kwargs)))
     return {
+        "guessed_inputs": guesses,
         "classes": sorted({base.__qualname__ for module in target.model.modules() for base in _own_bases(type(module))}),
         "sources": sources,
         "lines": {path: sorted(lines) for path, lines in seen.items()},

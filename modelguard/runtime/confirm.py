@@ -65,6 +65,8 @@ class Confirmation:
     replay: Mapping[str, Any]
     side_effects: Sequence[Mapping[str, Any]]
     dynamo_stopped: str | None
+    guessed_inputs: Sequence[str]
+    """Descriptions of the inputs, where neither the target nor the request gave any."""
 
     @property
     def is_clean(self) -> bool:
@@ -111,7 +113,7 @@ def observed(request: Request) -> dict[str, Any]:
 
 def _run(request: Request, command: list[str], told: str) -> None:
     # A session of its own: what the target starts ends with it.
-    process = subprocess.Popen(command, stdout=2, stdin=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(command, stdout=2, stdin=subprocess.DEVNULL, start_new_session=True, env=_environment())
     status: int | None = None
     try:
         with suppress(subprocess.TimeoutExpired):
@@ -135,6 +137,12 @@ def _run(request: Request, command: list[str], told: str) -> None:
     )
 
 
+def _environment() -> dict[str, str]:
+    """This one, in which torch keeps quiet where numpy is missing: that is none of the target's business."""
+    quiet = "ignore:Failed to initialize NumPy:UserWarning"
+    return {**os.environ, "PYTHONWARNINGS": ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), quiet)))}
+
+
 def joined(target: str, run: Mapping[str, Any], settings: SettingsFor) -> Confirmation:
     """The findings of a run's sources with evidence, and those that running adds."""
     writing = [frame["path"] for effect in run["side_effects"] for frame in effect["stack"]]
@@ -156,7 +164,9 @@ def joined(target: str, run: Mapping[str, Any], settings: SettingsFor) -> Confir
     unconfirmed = {finding: why for finding, why in unconfirmed.items() if _wants(finding, settings)}
     failing = sum(finding not in unconfirmed and _fails(finding, settings) for finding in findings)
     report = replace(scanned, findings=tuple(findings), failing=failing)
-    return Confirmation(target, report, unconfirmed, run["replay"], run["side_effects"], run["dynamo_stopped"])
+    return Confirmation(
+        target, report, unconfirmed, run["replay"], run["side_effects"], run["dynamo_stopped"], run["guessed_inputs"]
+    )
 
 
 class _Everything:
