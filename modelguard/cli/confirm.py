@@ -72,6 +72,7 @@ def command(
     """
     try:
         from modelguard.runtime.confirm import Request, confirm
+        from modelguard.runtime.process import Limits
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -79,7 +80,7 @@ def command(
             "`modelguard confirm` needs torch; install modelguard with its extra `runtime` where the model runs"
         ) from None
     settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
-    request = Request(target, steps, train, device, inputs, timeout, memory_limit)
+    request = Request(target, steps, train, device, inputs, Limits(timeout, memory_limit))
     result = confirm(request, settings)
     sys.stdout.write(_rendered(result, output_format))
     return CLEAN if result.is_clean else FOUND

@@ -60,13 +60,7 @@ _LISTED = 5
 @click.option("--no-cache", is_flag=True, help="Read and write no cache.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings and errors, nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print where the time went, and the traceback of an internal error.")
-@click.option(
-    "--color",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "always", "never"]),
-    help="Colour text: auto does so on a terminal, unless NO_COLOR is set.",
-)
+@options.color
 def command(
     paths: tuple[str, ...],
     select: tuple[str, ...],
@@ -142,7 +136,7 @@ def command(
             remark(done)
         _remarks(report, roots, quiet, verbose)
         return FAILED if _is_incomplete(report) else CLEAN
-    colored = _wants_color(color, output_file)
+    colored = options.is_colored(color, output_file)
     chosen = "statistics" if statistics else output_format
     _write(_rendered(report, settings, chosen, quiet, colored, from_disk=paths != ("-",)), output_file)
     _remarks(report, roots, quiet, verbose)
@@ -180,13 +174,6 @@ def _check_places(paths: tuple[str, ...], output_file: str | None) -> None:
         raise click.UsageError("--output-file: the name is empty")
     if os.path.isfile(output_file) and any(os.path.exists(path) and os.path.samefile(path, output_file) for path in paths):
         raise click.UsageError(f"--output-file: {output_file!r} is one of the files to scan")
-
-
-def _wants_color(color: str, output_file: str | None) -> bool:
-    if color != "auto":
-        return color == "always"
-    plain = output_file is not None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and sys.stdout.isatty()
 
 
 def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, quiet: bool, color: bool, from_disk: bool) -> str:

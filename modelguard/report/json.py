@@ -60,6 +60,20 @@ def render_confirmation(
     )
 
 
+def render_readiness(target: str, report: ScanReport, is_ready: bool, record: Mapping[str, Any]) -> str:
+    """What tracing a target showed, as a JSON object."""
+    return _dump(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "modelguard_version": __version__,
+            "target": target,
+            "ready": is_ready,
+            **{key: value for key, value in record.items() if key != "sources"},
+            "findings": [_finding(finding) for finding in report.findings],
+        }
+    )
+
+
 def _dump(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2) + "\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 from modelguard.errors import ModelguardError
 from modelguard.runtime.copying import deep_copied
 from modelguard.runtime.state import apart
+from modelguard.runtime.targets import Target, load_target, users_code
 
 _DESCRIBED = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<dtype>\w+)\[(?P<sizes>[\d,\s]*)\]")
 _LARGEST_INDEX = 2
@@ -29,6 +31,24 @@ class InputError(ModelguardError):
     """A described input is none, does not fit the model, or none can be guessed."""
 
     several_lines = True
+
+
+def called_target(name: str, descriptions: Sequence[str]) -> tuple[Target, list[str]]:
+    """A target with what to call it with: what is described, else its own calls, else what can be guessed, which is told.
+
+    Raises:
+        TargetError: it cannot be loaded.
+        InputError: what is described does not fit it, or nothing can be guessed.
+    """
+    target = load_target(name)
+    guesses: list[str] = []
+    if not target.calls and not descriptions:
+        with users_code(f"guessing what to call {name} with"):
+            guesses = guessed(target.model)
+    if descriptions or not target.calls:
+        args, kwargs = described_call(target.model, descriptions or guesses)
+        target = replace(target, calls=[args], kwargs=kwargs, others=[])
+    return target, guesses
 
 
 def described_call(model: nn.Module, descriptions: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
