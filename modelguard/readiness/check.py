@@ -94,21 +94,6 @@ class Checking:
         return first
 
 
-def codegen_ready(graph: GraphModule, with_submod: bool = False) -> bool:
-    """Whether code can be generated for a graph.
-
-    Args:
-        graph: any graph module.
-        with_submod: whether the code may call submodules and methods and read attributes. If not, the rules are those of
-            vLLM's generator for what it inlines.
-    """
-    try:
-        generate_execution_code_with_name(graph, "execution_fn", with_submod)
-    except (CodegenError, RuntimeError):
-        return False
-    return True
-
-
 def leftovers(graph: GraphModule) -> list[Leftover]:
     """The nodes of a graph that strict generation refuses."""
     found = []

@@ -30,8 +30,8 @@ STATUSES = (
 )
 """What can become of a module, the worst first."""
 
-_INSIDE = ("host-sync", "inlined", "higher-order", "call-module")
-"""Those that keep a module in its graph."""
+INSIDE = ("inlined", "higher-order")
+"""Those of a module that is part of a graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def scored(modules: Sequence[Module], traced: Traced, did: Ran) -> Score:
     outside = 0 if traced.is_whole else sum(each.functions for each in modules if not each.graphs)
     total = sum(counts) + outside
     called = [each for each in modules if each.path in did.functions]
-    inside = sum(traced.is_whole or (largest in each.graphs and each.status in _INSIDE) for each in called)
+    inside = sum(traced.is_whole or (largest in each.graphs and each.status not in ("split", "graph-break")) for each in called)
     ops = counts[largest] if counts else 0
     return Score(len(counts), ops, ops / total if total else 1.0, inside / len(called) if called else 1.0)
 
@@ -185,11 +185,11 @@ def _status(
     tracer: str,
 ) -> tuple[str, str]:
     if isinstance(module, torch.jit.ScriptModule):
-        return "scripted", "`torch.jit.script` hides its code from the tracer"
-    if fault is not None and fault.kind in (DISABLED, RECURRENT, SCRIPTED):
-        return fault.kind.name, fault.reason
+        return SCRIPTED.name, "`torch.jit.script` hides its code from the tracer"
     if is_disabled(module):
-        return "disabled", "`torch.compiler.disable` is on its `forward`"
+        return DISABLED.name, "`torch.compiler.disable` is on its `forward`"
+    if fault is not None and fault.kind is RECURRENT and isinstance(module, nn.RNNBase):
+        return RECURRENT.name, fault.reason
     if fault is not None:
         return "host-sync" if fault.is_in_graph else "graph-break", fault.reason
     is_called = path in did.functions

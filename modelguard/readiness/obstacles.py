@@ -48,6 +48,7 @@ RECURRENT = Kind(
     "recurrent", "unroll it with its cell, or set `torch._dynamo.config.allow_rnn` where the backend takes it", "recurrent"
 )
 PRINTING = Kind("printing", "log outside of `forward`, or behind `if not torch.compiler.is_compiling()`", "prints")
+CLOCK = Kind("clock-or-randomness", "draw with torch, on the device; read clocks and Python's randomness before the step")
 NO_FAKE = Kind(
     "no-fake-kernel",
     "register a fake implementation of the operator with `torch.library.register_fake`, which tells its output's size",
@@ -77,7 +78,8 @@ _KINDS: tuple[tuple[str, Kind], ...] = (
     (r"disable\(\)`d", DISABLED),
     (r"torch\.jit|TorchScript|FakeScriptObject", SCRIPTED),
     (r"RNN, GRU, or LSTM", RECURRENT),
-    (r"logging\.Logger|debugging function|operator `print`|`print`|warnings", PRINTING),
+    (r"logging\.Logger|debugging function|builtin (?:operator )?`(?:print|_warnings\.warn)\b", PRINTING),
+    (r"builtin `(?:time\.|<unknown module>\.Random\.|random\.)|numpy\.random", CLOCK),
     (r"_dynamo\.graph_break|skip_frame|step_unsupported|[Ff]orced graph break", BREAK),
     (r"[Ss]ide effect|mutation|[Mm]utate|non-constant attribute", STATE),
     (r"TorchRuntimeError|FakeTensor|FX node|Observed exception|TypeError from user code", FAILED),
@@ -116,10 +118,14 @@ class Obstacle:
     """Does the tracer get past it, and a CUDA graph not?"""
 
     @property
+    def line(self) -> tuple[str, int] | None:
+        """The file and line that it is on."""
+        return (self.stack[-1].path, self.stack[-1].line) if self.stack else None
+
+    @property
     def place(self) -> tuple[object, ...]:
         """What two reports of one obstacle have in common."""
-        last = self.stack[-1] if self.stack else None
-        return (self.kind.name, last.path, last.line) if last is not None else (self.kind.name, self.reason)
+        return (self.kind.name, *(self.line or (self.reason,)))
 
 
 def kind_of(title: str, message: str) -> Kind:
@@ -132,7 +138,7 @@ def reason_of(message: str) -> str:
     """A refusal in one sentence: its explanation where there is one, else its first line."""
     explained = re.search(r"^\s*Explanation: (.*?)(?=\n\s*(?:Hint|Developer debug context)|\n\s*\n|\Z)", message, re.M | re.S)
     told = explained[1] if explained else next((line for line in message.splitlines() if line.strip()), "")
-    line = re.sub(r"(?:\w+ )?<\w+ (\S+) at 0x[0-9a-f]+>", r"`\1`", " ".join(told.split()))
+    line = re.sub(r"`?(?:\bfunction )?<\w+ (\S+) at 0x[0-9a-f]+>`?", r"`\1`", " ".join(told.split()))
     # The first sentence; what follows are hints and examples.
     return re.split(r"(?<=[\w`)\]'])\. (?=[A-Z])", line)[0].rstrip(".")
 

@@ -90,7 +90,10 @@ def traced(
     else:
         found.graphs.clear()
         _in_pieces(tree, calls[0], found, dynamic=dynamic, run=run)
-        found.obstacles = _distinct([*_all_obstacles(tree, calls[0], did, dynamic=dynamic), *found.obstacles])
+        first = _distinct(list(_all_obstacles(tree, calls[0], did, dynamic=dynamic)))
+        # What follows a break on its own line, such as the block of a `with`, is a consequence.
+        lines = {each.line for each in first}
+        found.obstacles = [*first, *(each for each in _distinct(found.obstacles) if each.line is None or each.line not in lines)]
     dynamo.reset()
     if dynamic:
         found.obstacles = [replace(each, shapes="dynamic") for each in found.obstacles]
