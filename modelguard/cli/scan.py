@@ -10,6 +10,7 @@ from dataclasses import replace
 import click
 
 from modelguard.cli import options, outputs
+from modelguard.cli.baselines import Baselines
 from modelguard.cli.progress import progress_on_terminal
 from modelguard.cli.remarks import remark
 from modelguard.errors import ModelguardError
@@ -46,6 +47,9 @@ _LISTED = 5
 @outputs.also
 @click.option("--statistics", is_flag=True, help="Print how many findings each rule has, in place of the findings.")
 @click.option("--add-ignore", metavar="REASON", help="Write a comment into the files that suppresses what fails the run.")
+@options.baseline
+@click.option("--write-baseline", is_flag=True, help="Take what is found into the baseline.")
+@click.option("--prune-baseline", is_flag=True, help="Take out of the baseline what is not found any more.")
 @click.option("--stdin-filename", metavar="FILE", help="Scan standard input (PATHS is -) as if it were this file.")
 @click.option("--entry-point", multiple=True, metavar="METHOD", help="Another method that is captured, besides forward.")
 @click.option("--training-captured", is_flag=True, help="The training step is captured too: keep the full severity there.")
@@ -77,6 +81,9 @@ def command(
     also: tuple[outputs.Output, ...],
     statistics: bool,
     add_ignore: str | None,
+    baseline: str | None,
+    write_baseline: bool,
+    prune_baseline: bool,
     stdin_filename: str | None,
     entry_point: tuple[str, ...],
     training_captured: bool,
@@ -118,6 +125,7 @@ def command(
             fail_on=fail_on,
             training_captured=training_captured or None,
             show_notes=show_notes or None,
+            baseline=baseline,
         ),
         config,
         isolated,
@@ -127,19 +135,22 @@ def command(
         if add_ignore is not None:
             raise click.UsageError("--add-ignore writes into files; standard input is none")
         roots = (stdin_filename or _INPUT,)
+        baselines = Baselines(settings, roots, write_baseline, prune_baseline)
         report = _scan_input(roots[0], settings, force_exclude)
     elif "-" in roots or stdin_filename is not None:
         raise click.UsageError("standard input is scanned on its own: `modelguard scan --stdin-filename FILE -`")
     else:
+        baselines = Baselines(settings, roots, write_baseline, prune_baseline)
         cache = None if no_cache else cache_dir or options.default_cache_dir(settings.for_path(roots[0]))
         with progress_on_terminal(quiet) as progress:
             report = scan_paths(roots, settings, jobs=jobs, cache=cache, force_exclude=force_exclude, progress=progress)
+    report, said = baselines.apply(report, not _is_incomplete(report))
     if add_ignore is not None:
         done, refused = add_ignores_to_files(report, settings, add_ignore)
         report = replace(report, diagnostics=report.diagnostics + refused)
         if not quiet:
             remark(done)
-        _remarks(report, roots, quiet, verbose)
+        _remarks(report, roots, said, quiet, verbose)
         return FAILED if _is_incomplete(report) else CLEAN
 
     def rendered(output: outputs.Output) -> str:
@@ -148,7 +159,7 @@ def command(
         return _rendered(report, settings, chosen, quiet, colored, from_disk=paths != ("-",))
 
     outputs.write(written, rendered)
-    _remarks(report, roots, quiet, verbose)
+    _remarks(report, roots, said, quiet, verbose)
     return FAILED if _is_incomplete(report) else FOUND if report.failing else CLEAN
 
 
@@ -195,20 +206,18 @@ def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, q
 
 def _shown(report: ScanReport, settings: SettingsFiles) -> ScanReport:
     """The report without the notes that the settings of their files hide; those that fail the run are never hidden."""
-    findings = (
-        finding
-        for finding in report.findings
-        if finding.severity is not Severity.NOTE or settings.for_path(finding.location.path).show_notes
-    )
+    findings = (finding for finding in report.findings if settings.for_path(finding.location.path).shows(finding.severity))
     return replace(report, findings=tuple(findings))
 
 
-def _remarks(report: ScanReport, roots: Iterable[str], quiet: bool, verbose: bool) -> None:
+def _remarks(report: ScanReport, roots: Iterable[str], said: Iterable[str], quiet: bool, verbose: bool) -> None:
     """What a reader of the findings must know besides them, on stderr."""
     for diagnostic in report.diagnostics:
         if not quiet or diagnostic.severity is Severity.ERROR:
             remark(text.render_diagnostic(diagnostic))
     if not quiet:
+        for line in said:
+            remark(line)
         where = _listed(list(roots))
         if not report.files:
             remark(f"modelguard: no Python file was scanned: {where}")

@@ -219,8 +219,7 @@ class _Scan:
             settings = self._settings.for_path(each.path)
             kept = self._kept(each, by_file[each.path], settings)
             findings += kept
-            if settings.fail_on is not None:
-                failing += sum(finding.severity.at_least(settings.fail_on) for finding in kept)
+            failing += sum(settings.fails(finding.severity) for finding in kept)
         self._spent({"rules": time.perf_counter() - start})
         return ScanReport(
             tuple(sorted(findings, key=lambda finding: finding.sort_key)),
@@ -231,6 +230,7 @@ class _Scan:
             sum(each.lines for each in scanned),
             self._timings,
             failing,
+            tuple(each.path for each in scanned if not each.problems),
         )
 
     def _judge(self, writes: Sequence[StateWrite], by_file: Mapping[str, list[Finding]]) -> None:
