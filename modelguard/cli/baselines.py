@@ -14,7 +14,7 @@ import click
 from modelguard.errors import ModelguardError
 from modelguard.findings import Finding, ScanReport
 from modelguard.report.text import plural
-from modelguard.scan.engine import SettingsFor
+from modelguard.scan.engine import SettingsFor, failing
 from modelguard.settings import seen_from
 from modelguard.settings_table import shown
 
@@ -70,8 +70,8 @@ class Baselines:
             elif gone:
                 said.append(f"modelguard: {shown(path)}: {_listed(gone)}")
         new = tuple(finding for finding in report.findings if finding not in known)
-        failing = sum(self._settings.for_path(finding.location.path).fails(finding.severity) for finding in new)
-        return replace(report, findings=new, failing=failing, baselined=len(report.findings) - len(new)), said
+        baselined = len(report.findings) - len(new)
+        return replace(report, findings=new, failing=failing(new, self._settings), baselined=baselined), said
 
     def _of(self, path: str) -> Baseline | None:
         place = self._settings.for_path(path).baseline

@@ -50,6 +50,7 @@ _LISTED = 5
 @options.baseline
 @click.option("--write-baseline", is_flag=True, help="Take what is found into the baseline.")
 @click.option("--prune-baseline", is_flag=True, help="Take out of the baseline what is not found any more.")
+@click.option("--diff-base", metavar="REVISION", help="Only findings on lines that changed since then, by git.")
 @click.option("--stdin-filename", metavar="FILE", help="Scan standard input (PATHS is -) as if it were this file.")
 @click.option("--entry-point", multiple=True, metavar="METHOD", help="Another method that is captured, besides forward.")
 @click.option("--training-captured", is_flag=True, help="The training step is captured too: keep the full severity there.")
@@ -84,6 +85,7 @@ def command(
     baseline: str | None,
     write_baseline: bool,
     prune_baseline: bool,
+    diff_base: str | None,
     stdin_filename: str | None,
     entry_point: tuple[str, ...],
     training_captured: bool,
@@ -111,6 +113,8 @@ def command(
         if not paths:
             raise click.UsageError("--add-ignore writes into files: name them, or the folders, besides the reason")
         add_ignore = check_reason(add_ignore)
+    if diff_base is not None and (write_baseline or prune_baseline):
+        raise click.UsageError("--diff-base and a baseline that is written exclude each other: it would hold what is not shown")
     named = (*paths, stdin_filename) if stdin_filename is not None else paths
     if "" in named:
         raise click.UsageError("a path is empty; without any path, the current directory is scanned")
@@ -131,20 +135,29 @@ def command(
         isolated,
     )
     roots = paths or (os.curdir,)
+    changes = None
     if roots == ("-",):
         if add_ignore is not None:
             raise click.UsageError("--add-ignore writes into files; standard input is none")
+        if diff_base is not None:
+            raise click.UsageError("--diff-base compares files; standard input is none")
         roots = (stdin_filename or _INPUT,)
         baselines = Baselines(settings, roots, write_baseline, prune_baseline)
         report = _scan_input(roots[0], settings, force_exclude)
     elif "-" in roots or stdin_filename is not None:
         raise click.UsageError("standard input is scanned on its own: `modelguard scan --stdin-filename FILE -`")
     else:
+        if diff_base is not None:
+            from modelguard.cli.changes import Changes
+
+            changes = Changes(diff_base, roots)
         baselines = Baselines(settings, roots, write_baseline, prune_baseline)
         cache = None if no_cache else cache_dir or options.default_cache_dir(settings.for_path(roots[0]))
         with progress_on_terminal(quiet) as progress:
             report = scan_paths(roots, settings, jobs=jobs, cache=cache, force_exclude=force_exclude, progress=progress)
     report, said = baselines.apply(report, not _is_incomplete(report))
+    if changes is not None:
+        report = changes.narrow(report, settings)
     if add_ignore is not None:
         done, refused = add_ignores_to_files(report, settings, add_ignore)
         report = replace(report, diagnostics=report.diagnostics + refused)
