@@ -53,6 +53,7 @@ class Evidence(enum.Enum):
     """How a finding is known."""
 
     STATIC = "static"
+    TRACE = "trace"
     DYNAMO = "dynamo"
     REPLAY = "replay"
 

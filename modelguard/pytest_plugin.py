@@ -28,6 +28,16 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The marker alone checks nothing, and a test that carries it would pass for having been checked."""
+    is_marked = any(marker.name == "replay_safe" for marker in item.own_markers)
+    if is_marked and "replay_safe" not in getattr(item, "fixturenames", ()):
+        pytest.fail(
+            "marked `replay_safe`, but the fixture `replay_safe` is not among its arguments: take it, and call it with a model",
+            pytrace=False,
+        )
+
+
 @pytest.fixture
 def replay_safe(request: pytest.FixtureRequest) -> Callable[..., Replay]:
     """`replay_safe(model, *args)` fails the test unless replaying a captured step gives what eager steps give.
@@ -43,6 +53,7 @@ def replay_safe(request: pytest.FixtureRequest) -> Callable[..., Replay]:
         defaults.update(marker.kwargs)
 
     def check(model: Any, *args: Any, **options: Any) -> Replay:
+        __tracebackhide__ = True
         return assert_replay_safe(model, *args, **{**defaults, **options})
 
     return check

@@ -55,6 +55,20 @@ def branching():
     return Branching(), (torch.ones(2),)
 
 
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = 0
+
+    def forward(self, x):
+        self.n += 1
+        return x + self.n
+
+
+def counting():
+    return Counter(), (torch.ones(2),)
+
+
 def fails():
     raise ValueError("no weights here")
 
@@ -142,7 +156,7 @@ def test_it_writes_files(model: str, tmp_path: Path) -> None:
         ("no_such_package.models:build", "No module named 'no_such_package'"),
         ("{model}:fails", "ValueError: no weights here"),
         ("{model}:leaves", "SystemExit: 3"),
-        ("{model}:odd", "returned a dict; it must return a module"),
+        ("{model}:odd", "returned something of type dict; it must return a module"),
         ("{model}:odd_calls", "calls must be lists of tuples"),
         ("{model}:bare", "gives no arguments to trace the model with"),
         ("{model}:branching", "cannot be traced into one graph by dynamo"),
@@ -164,6 +178,13 @@ def test_files_that_cannot_be_written_are_told(model: str, tmp_path: Path) -> No
     done = run(f"{model}:build", "--output-file", str(tmp_path / "missing" / "code.py"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "cannot write" in done.stderr
+
+
+def test_state_that_the_code_does_not_write_is_told(model: str) -> None:
+    done = run(f"{model}:counting")
+    assert done.returncode == 0
+    assert re.search(r"self\.n is rebound at .*gated\.py:\d+ in forward: the code does not write it", done.stderr)
+    assert "rebound" not in run(f"{model}:build").stderr
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/codegen.md"])

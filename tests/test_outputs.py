@@ -85,8 +85,8 @@ def test_mistakes(arguments: list[str], words: str, capsys: pytest.CaptureFixtur
     assert words in capsys.readouterr().err
 
 
-def test_scan_and_confirm_offer_the_same_formats(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("scan", "confirm"):
+def test_all_commands_with_findings_offer_the_same_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("scan", "confirm", "ready"):
         assert main([command, "--help"]) == 0
         words = " ".join(capsys.readouterr().out.split()).replace(" ", "")
         assert f"[{'|'.join(formats.NAMES)}]" in words

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,8 @@ from modelguard.errors import ModelguardError
 
 if TYPE_CHECKING:
     from modelguard.codegen import Generated
+    from modelguard.runtime.side_effects import SideEffect
+    from modelguard.runtime.targets import Target
 
 TRACERS = ("dynamo", "export", "fx", "make_fx")
 
@@ -57,8 +60,10 @@ def command(target: str, tracer: str, split_ops: tuple[str, ...], output_file: s
 
 
 def _generated(target: str, tracer: str, split_ops: tuple[str, ...]) -> Generated:
+    # torch has something to say of an environment without numpy, which is none of the model's business.
+    warnings.filterwarnings("ignore", "Failed to initialize NumPy")
     try:
-        from modelguard.codegen import absent_ops, generate, trace
+        from modelguard.codegen import UncutWarning, generate, trace
         from modelguard.runtime.targets import load_target
     except ModuleNotFoundError as error:
         if error.name != "torch":
@@ -73,7 +78,23 @@ def _generated(target: str, tracer: str, split_ops: tuple[str, ...]) -> Generate
         )
     arguments = loaded.calls[0] if loaded.calls else ()
     with redirect_stdout(sys.stderr):
+        for effect in _side_effects(loaded, arguments):
+            remark(f"modelguard: {effect}: the code does not write it, and has the value that was there when it was traced")
         graph = trace(loaded.model, arguments, loaded.kwargs, tracer=tracer).graph  # type: ignore[arg-type]
-    for op in absent_ops(graph, split_ops):
-        remark(f"modelguard: the graph calls no {op}, so nothing is cut there")
-    return generate(graph, split_ops)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UncutWarning)
+        generated = generate(graph, split_ops)
+    for each in told:
+        remark(f"modelguard: {each.message}")
+    return generated
+
+
+def _side_effects(loaded: Target, arguments: tuple[Any, ...]) -> list[SideEffect]:
+    from modelguard.runtime.copying import deep_copied
+    from modelguard.runtime.observing import side_effects_of
+    from modelguard.runtime.state import apart
+
+    if not loaded.calls:
+        return []
+    with apart(loaded.model):
+        return side_effects_of(*deep_copied((loaded.model, [arguments], loaded.kwargs)))[0]

@@ -29,7 +29,11 @@ CLEAN, FOUND = 0, 1
     "--device", type=click.Choice(["cuda", "tape"]), help="Capture a CUDA graph, or record operators.  [default: by model]"
 )
 @click.option(
-    "--input", "inputs", multiple=True, metavar="NAME=DTYPE[SIZES]", help="A random input, as x=float32[2,16]; in order."
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=DTYPE[SIZES]",
+    help="A random input, as x=float32[2,16], in place of TARGET's.",
 )
 @click.option("--timeout", type=click.IntRange(min=1), default=300, show_default=True, metavar="SECONDS", help="For all of it.")
 @click.option(
@@ -58,14 +62,15 @@ def command(
 ) -> int:
     """Run a model eagerly, replayed from a captured step, and compiled; print its findings with what that showed.
 
-    TARGET is package.module:callable or path/to/file.py:callable. It is called without arguments, and returns a module;
-    (module, args), optionally with kwargs; or (module, calls), a tuple a step, optionally with calls of other sizes to make in
-    between. It runs in a process of its own.
+    TARGET is package.module:callable or path/to/file.py:callable. It is called without arguments, and returns a module, whose
+    inputs --input describes, or are guessed; (module, args), optionally with kwargs; or (module, calls), a tuple a step,
+    optionally with calls of other sizes to make in between. It runs in a process of its own.
 
     Exit status: 0 replay gives the same and no finding was confirmed that fails a run, 1 otherwise, 2 it could not be told.
     """
     try:
         from modelguard.runtime.confirm import Request, confirm
+        from modelguard.runtime.process import Limits
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -74,7 +79,7 @@ def command(
         ) from None
     written = outputs.planned(output_format, output_file, also)
     settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
-    request = Request(target, steps, train, device, inputs, timeout, memory_limit)
+    request = Request(target, steps, train, device, inputs, Limits(timeout, memory_limit))
     result = confirm(request, settings)
     outputs.write(written, lambda output: _rendered(result, output.format))
     return CLEAN if result.is_clean else FOUND
@@ -85,12 +90,24 @@ def _rendered(result: Confirmation, output_format: str) -> str:
         from modelguard.report import json
 
         return json.render_confirmation(
-            result.target, result.report, result.unconfirmed, result.replay, result.side_effects, result.dynamo_stopped
+            result.target,
+            result.report,
+            result.unconfirmed,
+            result.replay,
+            result.side_effects,
+            result.dynamo_stopped,
+            result.guessed_inputs,
         )
     if output_format != "text":
         return formats.render(output_format, result.report)
     from modelguard.report import confirmation
 
     return confirmation.render(
-        result.target, result.report, result.unconfirmed, result.replay, result.side_effects, result.dynamo_stopped
+        result.target,
+        result.report,
+        result.unconfirmed,
+        result.replay,
+        result.side_effects,
+        result.dynamo_stopped,
+        result.guessed_inputs,
     )

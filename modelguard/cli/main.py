@@ -29,6 +29,7 @@ _COMMANDS = {
     "codegen": "modelguard.cli.codegen",
     "confirm": "modelguard.cli.confirm",
     "explain": "modelguard.cli.explain",
+    "ready": "modelguard.cli.ready",
     "rules": "modelguard.cli.rules",
     "scan": "modelguard.cli.scan",
     "settings": "modelguard.cli.settings",

@@ -60,13 +60,7 @@ _LISTED = 5
 @click.option("--no-cache", is_flag=True, help="Read and write no cache.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings and errors, nothing else.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print where the time went, and the traceback of an internal error.")
-@click.option(
-    "--color",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "always", "never"]),
-    help="Colour text: auto does so on a terminal, unless NO_COLOR is set.",
-)
+@options.color
 def command(
     paths: tuple[str, ...],
     select: tuple[str, ...],
@@ -168,7 +162,7 @@ def command(
 
     def rendered(output: outputs.Output) -> str:
         chosen = "statistics" if statistics and output is written[0] else output.format
-        colored = _wants_color(color, output.path)
+        colored = options.is_colored(color, output.path)
         return _rendered(report, settings, chosen, quiet, colored, from_disk=paths != ("-",))
 
     outputs.write(written, rendered)
@@ -195,13 +189,6 @@ def _scan_input(path: str, settings: SettingsFiles, force_exclude: bool) -> Scan
     except OSError as error:
         raise ModelguardError(f"cannot read standard input: {(error.strerror or str(error)).lower()}") from None
     return scan_source(source, path, settings)
-
-
-def _wants_color(color: str, output_file: str | None) -> bool:
-    if color != "auto":
-        return color == "always"
-    plain = output_file is not None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and sys.stdout.isatty()
 
 
 def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, quiet: bool, color: bool, from_disk: bool) -> str:

@@ -5,7 +5,7 @@ from modelguard.codegen.emit import generate_execution_code, generate_execution_
 from modelguard.codegen.errors import ArtifactError, CodegenError, SplitError, TraceError
 from modelguard.codegen.execute import compile_execution_fn
 from modelguard.codegen.piecewise import Generated, Piecewise, generate
-from modelguard.codegen.split import absent_ops, split_graph
+from modelguard.codegen.split import UncutWarning, absent_ops, split_graph
 from modelguard.codegen.trace import Traced, trace
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "SplitError",
     "TraceError",
     "Traced",
+    "UncutWarning",
     "absent_ops",
     "compile_execution_fn",
     "generate",

@@ -19,6 +19,7 @@ from modelguard.codegen.arguments import Arguments, Consts, NestedTooDeeply, key
 from modelguard.codegen.errors import CodegenError
 from modelguard.codegen.graphs import (
     attribute,
+    check_graph,
     check_parameters,
     checked_nodes,
     has_keywords,
@@ -82,6 +83,7 @@ def generate_execution_code_with_name(
             f"{fn_name!r} cannot be the name of the function",
             remedy="give an ASCII identifier that is no keyword, builtin or imported name",
         )
+    check_graph(split_gm)
     table = Consts([] if consts is None else consts, {} if const_index is None else const_index)
     try:
         source = _Source(split_gm, table, strict=not with_submod)

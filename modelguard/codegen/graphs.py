@@ -33,6 +33,19 @@ def last_uses(nodes: list[Node]) -> LastUses:
     return result
 
 
+def check_graph(module: object) -> None:
+    """Refuse what has no graph.
+
+    Raises:
+        CodegenError: it is no graph module.
+    """
+    if not isinstance(module, GraphModule):
+        raise CodegenError(
+            f"a {type(module).__name__} has no graph",
+            remedy="give a torch.fx.GraphModule; `modelguard.codegen.trace(model, args).graph` makes one",
+        )
+
+
 def checked_nodes(module: GraphModule) -> list[Node]:
     """The nodes of a graph up to its output, once it is known to be well-formed.
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 from torch.fx import GraphModule
 
 from modelguard.codegen.emit import generate_execution_code
 from modelguard.codegen.execute import compile_execution_fn
 from modelguard.codegen.split import SplittingOp, split_graph
-from modelguard.codegen.trace import own_copy
+from modelguard.codegen.trace import own_copy, untraceable
+from modelguard.errors import ModelguardError
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,15 @@ class Piecewise:
         """Run the model.
 
         Raises:
-            torch._dynamo.exc.TorchDynamoException: it cannot be traced whole, or no code can be generated.
+            TraceError: it cannot be traced whole.
+            SplitError: its graph cannot be cut.
+            CodegenError: no code can be generated for it.
         """
-        return self._run(*args, **kwargs)
+        try:
+            return self._run(*args, **kwargs)
+        except BackendCompilerFailed as error:
+            if isinstance(error.inner_exception, ModelguardError):
+                raise error.inner_exception from None
+            raise untraceable("dynamo", error) from error
+        except TorchDynamoException as error:
+            raise untraceable("dynamo", error) from error

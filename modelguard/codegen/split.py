@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import operator
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +17,17 @@ from torch.fx.node import map_aggregate
 from torch.fx.passes.split_module import split_module
 
 from modelguard.codegen.errors import SplitError
+from modelguard.codegen.graphs import check_graph
 from modelguard.codegen.names import ROOTS
 
 SplittingOp = str | Callable[..., Any]
+
+_MOST_CALLED = 8
+"""Called operators that a warning names."""
+
+
+class UncutWarning(UserWarning):
+    """A graph calls no such splitting operator."""
 
 
 def split_graph(gm: GraphModule, splitting_ops: Sequence[SplittingOp], *, tuple_return: bool = False) -> GraphModule:
@@ -26,8 +36,8 @@ def split_graph(gm: GraphModule, splitting_ops: Sequence[SplittingOp], *, tuple_
     Args:
         gm: the graph of a whole model; its nodes are left as they are.
         splitting_ops: functions, operators, methods and modules to cut at. Callables, or names: `aten::mm.default`,
-            `torch.ops.aten.mm` (every overload), `torch.nn.functional.relu`, a bare `relu` (a function or method of that
-            name), or the path of a submodule that the graph calls.
+            `torch.ops.aten.mm` (every overload), `torch.nn.functional.relu`, a bare `relu` (a function, method or operator
+            of that name, whatever its namespace), or the path of a submodule that the graph calls.
         tuple_return: let every piece return a tuple, also of one value, as Inductor's `compile_fx` wants it.
 
     Returns:
@@ -35,14 +45,19 @@ def split_graph(gm: GraphModule, splitting_ops: Sequence[SplittingOp], *, tuple_
         piece of its own. A graph without such calls becomes one piece.
 
     Raises:
-        SplitError: something in `splitting_ops` is no operator, or torch cannot cut the graph there. A name that the graph
-            does not call is no error: lists of splitting operators are written for many models.
+        SplitError: something in `splitting_ops` is no operator, or torch cannot cut the graph there.
+
+    Warns:
+        UncutWarning: the graph calls none of `splitting_ops`, or not one that looks like a slip for what it does call. Others
+            that it does not call are ignored: lists of splitting operators are written for many models.
     """
     if isinstance(splitting_ops, str):
         raise SplitError(f"{splitting_ops!r} is one name; give a list of operators")
     wanted = [_Wanted(op) for op in splitting_ops]
+    check_graph(gm)
     copied = _copied(gm)
     pieces = _pieces(copied, wanted)
+    _warn_of_slips(copied, wanted)
     if not pieces:
         return gm
     _rename_modules(copied, gm)
@@ -69,8 +84,40 @@ def split_graph(gm: GraphModule, splitting_ops: Sequence[SplittingOp], *, tuple_
 
 def absent_ops(gm: GraphModule, splitting_ops: Sequence[SplittingOp]) -> list[str]:
     """Those of `splitting_ops` that `gm` does not call, and so are perhaps misspelt."""
-    wanted = [_Wanted(op) for op in splitting_ops]
-    return [str(op) for op in wanted if not any(op.fits(node) for node in gm.graph.nodes)]
+    return [str(op) for op in _absent(gm, [_Wanted(op) for op in splitting_ops])]
+
+
+def _absent(gm: GraphModule, wanted: Sequence[_Wanted]) -> list[_Wanted]:
+    return [op for op in wanted if not any(op.fits(node) for node in gm.graph.nodes)]
+
+
+def _warn_of_slips(gm: GraphModule, wanted: Sequence[_Wanted]) -> None:
+    absent = _absent(gm, wanted)
+    # Lists hold several spellings of one operator: what one of them cuts is not missed by another.
+    cut = {_last(str(op)) for op in wanted if op not in absent}
+    called = list(dict.fromkeys(name for node in gm.graph.nodes if (name := _called_name(node)) is not None))
+    for op in absent:
+        if _last(str(op)) in cut:
+            continue
+        near = op.near(called)
+        if near:
+            told = f"did you mean {' or '.join(near)}?"
+        elif called and len(absent) == len(wanted):
+            told = f"it calls {', '.join(called[:_MOST_CALLED])}{', ...' if len(called) > _MOST_CALLED else ''}"
+        else:
+            continue
+        warnings.warn(f"the graph calls no {op}, so nothing is cut there; {told}", UncutWarning, stacklevel=3)
+
+
+def _called_name(node: Node) -> str | None:
+    """A name by which a splitting operator can mean what `node` calls."""
+    if node.op in ("call_method", "call_module"):
+        return str(node.target)
+    if node.op != "call_function" or node.target is operator.getitem:
+        return None
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target.overloadpacket).replace(".", "::", 1)
+    return getattr(node.target, "__name__", None)
 
 
 class _Attribute(str):
@@ -127,12 +174,19 @@ class _Wanted:
             self._op = _named(op.strip())
         else:
             self._name, self._op = None, op
+        if isinstance(op, str) and "," in op:
+            raise SplitError(f"{op!r} is more than one name; give each operator on its own")
         if self._name == "" or not (isinstance(op, str) or callable(op)):
             raise SplitError(f"{op!r} is no operator; give its name, such as 'aten::mm.default', or the callable")
         self._shown = op
 
     def __str__(self) -> str:
         return str(self._shown)
+
+    def near(self, called: Sequence[str]) -> list[str]:
+        """Those of the names of called operators that it may have been meant for."""
+        last = _last(str(self))
+        return [name for name in called if _last(name) == last] or difflib.get_close_matches(last, called, 2, 0.75)
 
     def fits(self, node: Node) -> bool:
         """Is `node` a call of it?"""
@@ -146,7 +200,12 @@ class _Wanted:
         if not isinstance(target, torch._ops.OpOverload):
             return False
         packet = str(target.overloadpacket)
-        return target.overloadpacket is self._op or self._name in (packet, f"{packet}.{target._overloadname}")
+        names = (packet, f"{packet}.{target._overloadname}", packet.rpartition(".")[2])
+        return target.overloadpacket is self._op or self._name in names
+
+
+def _last(name: str) -> str:
+    return name.replace("::", ".").removesuffix(".default").rpartition(".")[2]
 
 
 def _named(name: str) -> object:

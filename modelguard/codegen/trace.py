@@ -70,9 +70,14 @@ def trace(
         raise
     except Exception as error:
         # The tracer runs the user's code, which can raise anything.
-        reason = str(error).strip() or type(error).__name__
-        raise TraceError(f"the model cannot be traced into one graph by {tracer}: {type(error).__name__}: {reason}") from error
+        raise untraceable(tracer, error) from error
     return Traced(graph, [*args, *keywords.values()])
+
+
+def untraceable(tracer: Tracer, error: Exception) -> TraceError:
+    """What a tracer raised, as an error of ours."""
+    reason = str(error).strip() or type(error).__name__
+    return TraceError(f"the model cannot be traced into one graph by {tracer}: {type(error).__name__}: {reason}")
 
 
 def _make_fx(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:

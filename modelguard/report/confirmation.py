@@ -28,18 +28,19 @@ def render(
     replay: Mapping[str, Any],
     side_effects: Sequence[Mapping[str, Any]],
     dynamo_stopped: str | None,
+    guessed_inputs: Sequence[str],
 ) -> str:
     """The findings, the verdict of replay, and what Dynamo saw."""
     findings = text.render(report, show_notes=True, summary=False, unconfirmed=unconfirmed)
-    lines = [*_replay(target, replay), *_side_effects(side_effects, dynamo_stopped)]
+    lines = [f"inputs were guessed: {', '.join(guessed_inputs)}"] if guessed_inputs else []
+    lines += [*_replay(target, replay), *_side_effects(side_effects, dynamo_stopped)]
     return findings + "".join(f"{printable(line)}\n" for line in lines)
 
 
 def _replay(target: str, replay: Mapping[str, Any]) -> Iterator[str]:
     yield f"{target}: {replay['verdict']}: {_VERDICTS[replay['verdict']]} ({_DEVICES[replay['device']]})"
     if replay["step"] is not None:
-        error = "" if replay["max_abs_error"] is None else f", by up to {replay['max_abs_error']:.3g}"
-        yield f"  from step {replay['step']}: {_listed(replay['where'])}{error}"
+        yield f"  from step {replay['step']}: {_listed(replay['where'])}{_amount(replay)}"
     if replay["stale"]:
         yield f"  state that differs: {_listed(replay['stale'])}"
     if replay["freed"]:
@@ -47,6 +48,13 @@ def _replay(target: str, replay: Mapping[str, Any]) -> Iterator[str]:
     for read in replay["host_reads"]:
         place = f" at {read['path']}:{read['line']}" if "path" in read else ""
         yield f"  capture on a device ends at `{read['operator']}`{place}: Python asks for a value that a kernel computes"
+
+
+def _amount(replay: Mapping[str, Any]) -> str:
+    if replay["verdict"] != "wrong-output":
+        return ""
+    error = replay["max_abs_error"]
+    return ", of another size or type, or no number" if error is None else f", by up to {error:.3g}"
 
 
 def _side_effects(side_effects: Sequence[Mapping[str, Any]], dynamo_stopped: str | None) -> Iterator[str]:

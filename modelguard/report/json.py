@@ -44,6 +44,7 @@ def render_confirmation(
     replay: Mapping[str, Any],
     side_effects: Sequence[Mapping[str, Any]],
     dynamo_stopped: str | None,
+    guessed_inputs: Sequence[str],
 ) -> str:
     """What running a target showed, as a JSON object."""
     return _dump(
@@ -51,11 +52,26 @@ def render_confirmation(
             "schema_version": SCHEMA_VERSION,
             "modelguard_version": __version__,
             "target": target,
+            "guessed_inputs": list(guessed_inputs),
             "device": replay["device"],
             "replay": {key: value for key, value in replay.items() if key != "device"},
             "side_effects": list(side_effects),
             "dynamo_stopped": dynamo_stopped,
             "findings": [{**_finding(finding), "unconfirmed": unconfirmed.get(finding)} for finding in report.findings],
+        }
+    )
+
+
+def render_readiness(target: str, report: ScanReport, is_ready: bool, record: Mapping[str, Any]) -> str:
+    """What tracing a target showed, as a JSON object."""
+    return _dump(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "modelguard_version": __version__,
+            "target": target,
+            "ready": is_ready,
+            **{key: value for key, value in record.items() if key != "sources"},
+            "findings": [_finding(finding) for finding in report.findings],
         }
     )
 

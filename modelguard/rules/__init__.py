@@ -22,6 +22,12 @@ from modelguard.rules.mg111_shared_state_changed import SharedStateChanged
 from modelguard.rules.mg112_foreign_state_changed import ForeignStateChanged
 from modelguard.rules.mg113_unresolved_mutator import UnresolvedMutator
 from modelguard.rules.mg114_memoised_tensor import MemoisedTensor
+from modelguard.rules.mg301_call_module_left import CallModuleLeft
+from modelguard.rules.mg302_get_attr_left import GetAttrLeft
+from modelguard.rules.mg303_call_method_left import CallMethodLeft
+from modelguard.rules.mg304_graph_break import GraphBreak
+from modelguard.rules.mg305_unsupported_node import UnsupportedNode
+from modelguard.rules.mg306_untraceable import Untraceable
 from modelguard.rules.mg401_replay_diverged import ReplayDiverged
 from modelguard.rules.mg402_unforeseen_side_effect import UnforeseenSideEffect
 from modelguard.rules.mg901_unparsable_file import UnparsableFile
@@ -43,6 +49,12 @@ RULES: tuple[Rule, ...] = (
     ContainerMutated(),
     UnresolvedMutator(),
     PythonStateChanged(),
+    CallModuleLeft(),
+    GetAttrLeft(),
+    CallMethodLeft(),
+    GraphBreak(),
+    UnsupportedNode(),
+    Untraceable(),
     ReplayDiverged(),
     UnforeseenSideEffect(),
     UnparsableFile(),

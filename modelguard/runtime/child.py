@@ -1,13 +1,8 @@
-"""The process in which a target runs: `python -m modelguard.runtime.child REQUEST RESULT`, two JSON files.
-
-It may hang, eat memory, exit or die; its parent (`runtime.confirm`) tells which.
-"""
+"""The process in which `modelguard confirm` runs a target: `python -m modelguard.runtime.child REQUEST RESULT`."""
 
 from __future__ import annotations
 
 import inspect
-import json
-import logging
 import os
 import sys
 from typing import Any
@@ -15,49 +10,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelguard.errors import ModelguardError
 from modelguard.runtime.copying import deep_copied
-from modelguard.runtime.inputs import tensors_of
+from modelguard.runtime.inputs import called_target
 from modelguard.runtime.observing import lines_run, side_effects_of
+from modelguard.runtime.process import answer
 from modelguard.runtime.replay import Replay, replay
 from modelguard.runtime.side_effects import SideEffect
 from modelguard.runtime.state import apart
-from modelguard.runtime.targets import Target, TargetError, load_target, users_code
+from modelguard.runtime.targets import Target, users_code
 
 _COMPILED_CALLS = 3
 """Calls that are made of the compiled model: the first, and two in which what it depends on may have changed."""
 
 
-def main(request_path: str, result_path: str) -> int:
-    """Run one request."""
-    with open(request_path, encoding="utf-8") as stream:
-        request = json.load(stream)
-    _limit_memory(request["memory"])
-    # That a graph breaks is no matter of this command; what breaks it is told by the tracer's log in detail.
-    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
-    try:
-        result = observe(request)
-    except ModelguardError as error:
-        result = {"error": f"{error}{_hint(str(error), request)}"}
-    except MemoryError:
-        result = {"error": f"MemoryError{_hint('MemoryError', request)}"}
-    with open(f"{result_path}.part", "w", encoding="utf-8") as stream:
-        json.dump(result, stream)
-    os.replace(f"{result_path}.part", result_path)
-    return 0
-
-
 def observe(request: dict[str, Any]) -> dict[str, Any]:
     """Load the target, compare replay with eager steps, and have Dynamo compile it."""
-    target = load_target(request["target"])
+    target, guesses = called_target(request["target"], request["inputs"])
     calls = target.calls
-    if request["inputs"]:
-        calls = [tensors_of(request["inputs"])]
-    if not calls:
-        raise TargetError(
-            f"{request['target']} gives no arguments; "
-            "let it return (module, args), or describe them, as in --input x=float32[2,16]"
-        )
     sources = _sources(target.model)
     with apart(target.model):
         seen = _lines(target, calls, sources)
@@ -74,6 +43,7 @@ def observe(request: dict[str, Any]) -> dict[str, Any]:
     with users_code("compiling it"), apart(target.model):
         effects, problem = side_effects_of(*deep_copied((target.model, calls[:_COMPILED_CALLS], target.kwargs)))
     return {
+        "guessed_inputs": guesses,
         "classes": sorted({base.__qualname__ for module in target.model.modules() for base in _own_bases(type(module))}),
         "sources": sources,
         "lines": {path: sorted(lines) for path, lines in seen.items()},
@@ -81,11 +51,6 @@ def observe(request: dict[str, Any]) -> dict[str, Any]:
         "side_effects": [effect_record(effect) for effect in effects],
         "dynamo_stopped": problem,
     }
-
-
-def _hint(told: str, request: dict[str, Any]) -> str:
-    is_memory = "MemoryError" in told or "can't allocate memory" in told
-    return f"\nIts process may take {request['memory']} MiB; --memory-limit says so" if is_memory else ""
 
 
 def replay_record(compared: Replay) -> dict[str, Any]:
@@ -147,17 +112,5 @@ def _own_bases(kind: type) -> list[type]:
     return [base for base in kind.__mro__ if base is not object and base.__module__.split(".")[0] != "torch"]
 
 
-def _limit_memory(megabytes: int) -> None:
-    try:
-        import resource
-    except ImportError:
-        # Windows has no such limit.
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = megabytes << 20
-    if hard == resource.RLIM_INFINITY or wanted < hard:
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(answer(observe, *sys.argv[1:]))

@@ -45,6 +45,18 @@ class CompilationMode(Enum):
     ONCE = "once"
     """One graph without guards, compiled by the first call, for all calls."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> CompilationMode | None:
+        return _VLLM_NAMES.get(value) if isinstance(value, str) else None
+
+
+_VLLM_NAMES = {
+    "NO_COMPILATION": CompilationMode.NONE,
+    "STOCK_TORCH_COMPILE": CompilationMode.STOCK,
+    "DYNAMO_TRACE_ONCE": CompilationMode.ONCE,
+}
+"""What vLLM's `CompilationMode` calls them."""
+
 
 def can_wrap(mode: CompilationMode | str | None) -> bool:
     """Whether `CompiledForward` takes a mode. One that does not exist is an error here too, or a slip would read as `none`."""
@@ -110,6 +122,7 @@ class CompiledForward:
         self._has_range = nvtx and torch.cuda.is_available()
         self._lock = threading.RLock()
         self._ready: _Ready | None = None
+        self._taken: _Taken | None = None
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """What `forward` gives for these arguments."""
@@ -121,7 +134,7 @@ class CompiledForward:
 
     def cleanup(self) -> None:
         """Drop what was compiled. Calls that are under way end as they began."""
-        self._ready = None
+        self._ready = self._taken = None
 
     def __enter__(self) -> CompiledForward:
         return self
@@ -149,15 +162,15 @@ class CompiledForward:
 
     @property
     def bytecode(self) -> CodeType | None:
-        """The code that Dynamo made of `forward`; None before there is one, and in `stock`, where there may be many."""
-        ready = self._ready
-        return None if ready is None else ready.bytecode
+        """The code that Dynamo made of `forward` last, refused or not; None before, and in `stock`, where there may be many."""
+        taken = self._taken
+        return None if taken is None else taken.bytecode
 
     @property
     def side_effects(self) -> tuple[SideEffect, ...]:
         """The state that this code writes; empty where there is none such, and in `stock`."""
-        ready = self._ready
-        return () if ready is None else ready.side_effects
+        taken = self._taken
+        return () if taken is None else taken.side_effects
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         ready = self._ready
@@ -180,7 +193,7 @@ class CompiledForward:
         except BaseException:
             dynamo.forget(function.__code__)
             raise
-        self._ready = _Ready(run, None, ())
+        self._ready = _Ready(run)
         weakref.finalize(self._ready, dynamo.forget, function.__code__).atexit = False
         return result
 
@@ -203,6 +216,8 @@ class CompiledForward:
         else:
             is_kept = self._keep(function, compiled, taken)
         finally:
+            if taken.bytecode is not None:
+                self._taken = taken
             if self._takes_bytecode or not is_kept:
                 dynamo.forget(function.__code__)
             if self._dump is not None and taken.bytecode is not None:
@@ -221,7 +236,7 @@ class CompiledForward:
             run = _bound(with_code(function, taken.bytecode), self._forward)
         else:
             run = partial(_guarded, _bound(compiled, self._forward), function, self._forward.receiver, self._name)
-        ready = _Ready(run, taken.bytecode, taken.side_effects)
+        ready = _Ready(run)
         if not self._takes_bytecode:
             weakref.finalize(ready, dynamo.forget, function.__code__).atexit = False
         self._ready = ready
@@ -233,8 +248,6 @@ class _Ready:
     """What calls run. It is one object, so that a thread sees all of it or nothing, and that its end is that of the last call."""
 
     run: Callable[..., Any]
-    bytecode: CodeType | None
-    side_effects: tuple[SideEffect, ...]
 
 
 class _Refused(Exception):

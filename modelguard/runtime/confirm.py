@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from modelguard.errors import ModelguardError
-from modelguard.findings import Effect, Evidence, Finding, Frame, Location, ScanReport, Severity
+from modelguard.findings import Effect, Evidence, Finding, Location, ScanReport
 from modelguard.rules.mg114_memoised_tensor import MemoisedTensor
 from modelguard.rules.mg401_replay_diverged import ReplayDiverged
 from modelguard.rules.mg402_unforeseen_side_effect import UnforeseenSideEffect
+from modelguard.runtime.located import is_suppressed, located, shown_path
+from modelguard.runtime.process import Limits, ask
 from modelguard.runtime.replay import UNHELD
 from modelguard.scan.engine import SettingsFor, scan_paths
-from modelguard.scan.files import decode, read_source
 from modelguard.settings import Settings
-from modelguard.suppressions import read
-
-TIMEOUT = 300
-"""Seconds that a target may take."""
 
 _DIVERGED = frozenset(("wrong-output", "stale-state", "freed-memory", "shape-changes"))
-
-
-class RunError(ModelguardError):
-    """A target did not run to its end."""
-
-    several_lines = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +30,7 @@ class Request:
     train: bool | None = None
     device: str | None = None
     inputs: tuple[str, ...] = ()
-    timeout: int = TIMEOUT
-    """Seconds."""
-    memory: int = 16_384
-    """MiB of data; not enforced where the system has no such limit."""
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +45,8 @@ class Confirmation:
     replay: Mapping[str, Any]
     side_effects: Sequence[Mapping[str, Any]]
     dynamo_stopped: str | None
+    guessed_inputs: Sequence[str]
+    """Descriptions of the inputs, where neither the target nor the request gave any."""
 
     @property
     def is_clean(self) -> bool:
@@ -87,58 +69,14 @@ def observed(request: Request) -> dict[str, Any]:
     Raises:
         RunError: it told nothing, or what went wrong.
     """
-    with tempfile.TemporaryDirectory(prefix="modelguard-") as folder:
-        asked, told = os.path.join(folder, "request.json"), os.path.join(folder, "result.json")
-        Path(asked).write_text(
-            json.dumps(
-                {
-                    "target": request.target,
-                    "steps": request.steps,
-                    "train": request.train,
-                    "device": request.device,
-                    "inputs": request.inputs,
-                    "memory": request.memory,
-                }
-            ),
-            encoding="utf-8",
-        )
-        _run(request, [sys.executable, "-m", "modelguard.runtime.child", asked, told], told)
-        result: dict[str, Any] = json.loads(Path(told).read_text(encoding="utf-8"))
-    if "error" in result:
-        raise RunError(result["error"])
-    return result
-
-
-def _run(request: Request, command: list[str], told: str) -> None:
-    # A session of its own: what the target starts ends with it.
-    process = subprocess.Popen(command, stdout=2, stdin=subprocess.DEVNULL, start_new_session=True)
-    status: int | None = None
-    try:
-        with suppress(subprocess.TimeoutExpired):
-            status = process.wait(request.timeout)
-    finally:
-        with suppress(ProcessLookupError, PermissionError, AttributeError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.kill()
-        process.wait()
-    if os.path.exists(told):
-        # How it ended once it had told all, as by a thread that goes on or a library that fails on its way out, is no matter.
-        return
-    if status is None:
-        raise RunError(f"{request.target} took more than {request.timeout} seconds; raise --timeout, or give it less to do")
-    if status < 0:
-        name = signal.Signals(-status).name
-        hint = "; it may have run out of memory" if name == "SIGKILL" else ""
-        raise RunError(f"the process that ran {request.target} died of {name}{hint}")
-    raise RunError(
-        f"the process that ran {request.target} ended with status {status} and told nothing; it may have called os._exit"
-    )
+    asked = {"steps": request.steps, "train": request.train, "device": request.device, "inputs": request.inputs}
+    return ask("modelguard.runtime.child", request.target, asked, request.limits)
 
 
 def joined(target: str, run: Mapping[str, Any], settings: SettingsFor) -> Confirmation:
     """The findings of a run's sources with evidence, and those that running adds."""
     writing = [frame["path"] for effect in run["side_effects"] for frame in effect["stack"]]
-    sources = [os.path.relpath(path) if _is_below(path) else path for path in dict.fromkeys((*run["sources"], *writing))]
+    sources = [shown_path(path) for path in dict.fromkeys((*run["sources"], *writing))]
     scanned = scan_paths(sources, _Everything(settings)) if sources else ScanReport()
     seen = _Seen(run)
     findings: list[Finding] = []
@@ -156,7 +94,9 @@ def joined(target: str, run: Mapping[str, Any], settings: SettingsFor) -> Confir
     unconfirmed = {finding: why for finding, why in unconfirmed.items() if _wants(finding, settings)}
     failing = sum(finding not in unconfirmed and _fails(finding, settings) for finding in findings)
     report = replace(scanned, findings=tuple(findings), failing=failing)
-    return Confirmation(target, report, unconfirmed, run["replay"], run["side_effects"], run["dynamo_stopped"])
+    return Confirmation(
+        target, report, unconfirmed, run["replay"], run["side_effects"], run["dynamo_stopped"], run["guessed_inputs"]
+    )
 
 
 class _Everything:
@@ -235,11 +175,17 @@ def _unforeseen(findings: Iterable[Finding], run: Mapping[str, Any], seen: _Seen
     added = []
     for effect in run["side_effects"]:
         frames = [(os.path.realpath(frame["path"]), frame["line"]) for frame in effect["stack"]]
-        if told.intersection(frames) or any(_is_suppressed(path, line) for path, line in frames):
+        if told.intersection(frames) or any(is_suppressed(path, line) for path, line in frames):
             continue
         path = effect["object"] if effect["attribute"] is None else f"{effect['object']}.{effect['attribute']}"
         added.append(
-            _finding(UnforeseenSideEffect, UnforeseenSideEffect.message(path, effect["operation"]), effect["stack"], path)
+            located(
+                UnforeseenSideEffect,
+                UnforeseenSideEffect.message(path, effect["operation"]),
+                effect["stack"],
+                help=UnforeseenSideEffect.advice,
+                attribute=path,
+            )
         )
     return added
 
@@ -253,51 +199,8 @@ def _unexplained(target: str, findings: Sequence[Finding], run: Mapping[str, Any
         return []
     paths = [*replayed["stale"], *(path for path in replayed["freed"] if path not in replayed["stale"])]
     place = [{"path": run["sources"][0], "line": 1, "function": ""}]
-    return [_finding(ReplayDiverged, ReplayDiverged.message(target, replayed["verdict"], replayed["where"], paths), place, None)]
-
-
-def _finding(
-    rule: type[ReplayDiverged] | type[UnforeseenSideEffect],
-    message: str,
-    stack: Sequence[Mapping[str, Any]],
-    attribute: str | None,
-) -> Finding:
-    place: Mapping[str, Any] = stack[-1] if stack else {"path": "", "line": 1, "function": ""}
-    path = os.path.relpath(place["path"]) if _is_below(place["path"]) else place["path"]
-    source = _line(path, place["line"])
-    start = len(source) - len(source.lstrip()) + 1
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        severity=Severity.ERROR,
-        message=message,
-        location=Location(path, place["line"], start, place["line"], max(start, len(source.rstrip()) + 1)),
-        source_line=source,
-        attribute=attribute,
-        chain=tuple(Frame(frame["function"], frame["path"], frame["line"]) for frame in stack[:-1]),
-        evidence=(rule.evidence,),
-        help=rule.advice,
-    )
-
-
-def _line(path: str, line: int) -> str:
-    lines = _text(path).splitlines()
-    return lines[line - 1] if 0 < line <= len(lines) else ""
-
-
-def _text(path: str) -> str:
-    try:
-        return decode(read_source(path), path)
-    except ModelguardError:
-        return ""
-
-
-def _is_suppressed(path: str, line: int) -> bool:
-    return any(each.covers(line) for each in read(_text(path)))
-
-
-def _is_below(path: str) -> bool:
-    return os.path.realpath(path).startswith(os.path.realpath(os.curdir) + os.sep)
+    message = ReplayDiverged.message(target, replayed["verdict"], replayed["where"], paths)
+    return [located(ReplayDiverged, message, place, help=ReplayDiverged.advice)]
 
 
 def _plain(path: str) -> tuple[str, ...]:

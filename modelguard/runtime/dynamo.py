@@ -6,9 +6,11 @@ What a version of torch may lack is looked up by name, and `None` is answered wh
 from __future__ import annotations
 
 import inspect
+import logging
 import operator
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ import torch._dynamo.config
 import torch._dynamo.convert_frame
 import torch._dynamo.eval_frame
 import torch._dynamo.exc
+import torch._dynamo.symbolic_convert
 import torch._dynamo.trace_rules
 from torch import nn
 
@@ -159,6 +162,168 @@ def has_forward(module: nn.Module) -> bool:
     """Whether a module defines `forward` at all."""
     unimplemented = getattr(nn.modules.module, "_forward_unimplemented", None)
     return getattr(module.forward, "__func__", None) is not unimplemented
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that Dynamo could not trace."""
+
+    kind: str
+    """Dynamo's own name of the kind; the class of the exception where it has none."""
+
+    message: str
+    stack: StackSummary
+    modules: tuple[nn.Module, ...]
+    """Those whose methods were being traced, the outermost first; empty where Dynamo did not tell."""
+
+
+_REFUSALS = (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.UserError)
+_BREAK_LOGS = ("torch._dynamo.symbolic_convert.__graph_breaks", "torch._dynamo.convert_frame.__graph_breaks")
+_RECOMPILE_LOG = "torch._dynamo.guards.__recompiles"
+_MODULES = "_modelguard_modules"
+_TRANSLATOR: Any = getattr(torch._dynamo.symbolic_convert, "InstructionTranslatorBase", ())
+
+
+def refusal(error: BaseException) -> Refusal | None:
+    """What an exception says that Dynamo refused; None for one that is none of Dynamo's."""
+    if not isinstance(error, _REFUSALS):
+        return None
+    stack = getattr(error, "real_stack", None)
+    kind = getattr(error, "gb_type", None) or type(error).__name__
+    message = str(getattr(error, "msg", "") or error)
+    return Refusal(str(kind), message, stack or StackSummary(), getattr(error, _MODULES, ()))
+
+
+@contextmanager
+def noting_modules() -> Iterator[None]:
+    """Have Dynamo's refusals hold the modules that were being traced, which `refusal` tells: their traceback is cut off."""
+    kind: Any = torch._dynamo.exc.Unsupported
+    original = kind.__init__
+
+    def noting(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        setattr(self, _MODULES, tuple(_traced_modules(sys._getframe(1)))[::-1])
+
+    kind.__init__ = noting
+    try:
+        yield
+    finally:
+        kind.__init__ = original
+
+
+def _traced_modules(frame: FrameType | None) -> Iterator[nn.Module]:
+    """The modules whose methods Dynamo is tracing, the innermost first."""
+    before = None
+    while frame is not None:
+        translator = frame.f_locals.get("self")
+        if translator is not before and isinstance(translator, _TRANSLATOR):
+            before = translator
+            names = translator.f_code.co_varnames
+            value = _value(translator.symbolic_locals.get(names[0])) if names else None
+            if isinstance(value, nn.Module):
+                yield value
+        frame = frame.f_back
+
+
+def _value(variable: Any) -> object:
+    """What one of Dynamo's variables stands for. Asking it for an attribute could have it traced."""
+    own = {} if variable is None else vars(variable)
+    return own["value"] if "value" in own else getattr(own.get("_cache"), "value", None)
+
+
+@contextmanager
+def graph_breaks() -> Iterator[list[Refusal]]:
+    """What breaks graphs inside the block, from Dynamo's log of it: it is told nowhere else where no graph follows."""
+    found: list[Refusal] = []
+
+    def take(record: logging.LogRecord) -> None:
+        error = _logged_error(sys._getframe())
+        told = None if error is None else refusal(error)
+        if told is not None:
+            found.append(told)
+
+    with _listening(_BREAK_LOGS, take):
+        yield found
+
+
+@contextmanager
+def recompilations() -> Iterator[list[str]]:
+    """Dynamo's messages on code compiled again inside the block: function, file and line; then the guards, a line each."""
+    found: list[str] = []
+    with _listening((_RECOMPILE_LOG,), lambda record: found.append(record.getMessage())):
+        # The guards are worked out only where the log is asked for by its own settings.
+        enabled = torch._logging._internal.log_state
+        before = set(enabled.artifact_names)
+        enabled.artifact_names.add("recompiles")
+        try:
+            yield found
+        finally:
+            enabled.artifact_names.intersection_update(before)
+
+
+@contextmanager
+def _listening(names: Sequence[str], take: Callable[[logging.LogRecord], object]) -> Iterator[None]:
+    handler = logging.Handler()
+    handler.emit = take  # type: ignore[method-assign,assignment]
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagate
+
+
+def _logged_error(frame: FrameType | None) -> BaseException | None:
+    """The exception that is being logged, from the frame of Dynamo's that logs it."""
+    while frame is not None:
+        for name in ("exc", "e"):
+            error = frame.f_locals.get(name)
+            if isinstance(error, _REFUSALS):
+                return error
+        frame = frame.f_back
+    return None
+
+
+def traced_values(frame: FrameType | None) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """The local and global variables of the code that Dynamo traced, asked of a frame inside the backend's call."""
+    while frame is not None:
+        root = getattr(frame.f_locals.get("self"), "root_tx", None)
+        if root is not None:
+            return dict(root.f_locals), dict(root.f_globals)
+        frame = frame.f_back
+    return {}, {}
+
+
+@contextmanager
+def allowing(kinds: frozenset[str]) -> Iterator[None]:
+    """Let Dynamo trace on through what it can be told to, by the names of `ALLOWED`."""
+    changes: dict[str, object] = {}
+    for kind in kinds:
+        changes.update(ALLOWED[kind])
+    with _config.patch({name: value for name, value in changes.items() if hasattr(_config, name)}):
+        yield
+
+
+ALLOWED: Mapping[str, Mapping[str, object]] = {
+    "scalars": {"capture_scalar_outputs": True},
+    "sizes": {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True},
+    "recurrent": {"allow_rnn": True},
+    "prints": {
+        "ignore_logging_functions": {
+            print,
+            warnings.warn,
+            *(getattr(logging.Logger, name) for name in ("debug", "info", "warning", "error", "critical", "exception", "log")),
+        }
+    },
+}
+"""What Dynamo can be told to trace, so that what lies behind it is seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,10 @@ class RecompileError(ModelguardError, RuntimeError):
 
 
 class StateWriteError(ModelguardError, RuntimeError):
-    """Compiled code writes state, and is meant for a CUDA graph. `side_effects` are the writes, `source` the code as text."""
+    """Compiled code writes state, and is meant for a CUDA graph.
+
+    `side_effects` are the writes, `source` the compiled code as text, which is long; empty where several were compiled.
+    """
 
     def __init__(self, side_effects: tuple[SideEffect, ...], source: str) -> None:
         super().__init__(side_effects, source)
@@ -48,5 +51,5 @@ class StateWriteError(ModelguardError, RuntimeError):
             "forward writes state, and a replayed CUDA graph runs no Python that would write it again:\n"
             f"{writes}\n"
             "Write into a registered buffer in place (`self.x.copy_(...)`), pass the state in and out, or move the write out of "
-            f"forward.\n\n{self.source}"
+            "forward."
         )

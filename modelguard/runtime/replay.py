@@ -17,6 +17,7 @@ from modelguard.errors import ModelguardError
 from modelguard.runtime import state
 from modelguard.runtime.copying import deep_copied
 from modelguard.runtime.cuda_graph import CudaCapture
+from modelguard.runtime.errors import OptionError
 from modelguard.runtime.tape import HostRead, ShapeChanged, Tape
 
 WARM_UP = 1
@@ -111,16 +112,18 @@ def replay(
         calls: positional arguments, one tuple a step. Fewer than it takes to replay are used in turn until there are `steps`.
         kwargs: keyword arguments of each call.
         others: calls of other sizes, made before step 3.
-        steps: how many steps, if there are fewer than 3 calls; at least 3.
+        steps: how many steps, at least 3, if there are fewer than 3 calls. Those are used in turn.
         train: put the copies into training mode, or into evaluation mode; None leaves them.
         device: `cuda` captures a CUDA graph, `tape` records operators; None takes CUDA where model and machine have it.
 
     Raises:
+        OptionError: `steps` or `device` has a value that is not allowed.
         ReplayError: the model cannot be copied or recorded, a call of it fails eagerly, or nothing could be replayed.
     """
     chosen = _device(model, device)
-    least = WARM_UP + 2
-    sequence = list(calls) if len(calls) >= least else list(itertools.islice(itertools.cycle(calls), max(steps, least)))
+    if steps < WARM_UP + 2:
+        raise OptionError(f"steps={steps} leaves nothing to replay: one warms up, one is captured; give at least {WARM_UP + 2}")
+    sequence = list(calls) if len(calls) >= WARM_UP + 2 else list(itertools.islice(itertools.cycle(calls), steps))
     arguments = dict(kwargs or {})
     with _kept_random_state():
         with state.apart(model):
@@ -409,7 +412,7 @@ def _device(model: nn.Module, device: str | None) -> str:
     if device is None:
         return "cuda" if on_cuda and torch.cuda.is_available() else "tape"
     if device not in ("cuda", "tape"):
-        raise ReplayError(f"there is no device {device!r}; choose 'cuda' or 'tape'")
+        raise OptionError(f"there is no device {device!r}; choose 'cuda' or 'tape'")
     if device == "cuda" and not torch.cuda.is_available():
         raise ReplayError("there is no CUDA device here; 'tape' compares without one")
     return device

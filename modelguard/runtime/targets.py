@@ -147,4 +147,4 @@ def _read(target: str, returned: object) -> Target:
 def _kind(value: object) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(type(item).__name__ for item in value) + ")"
-    return f"a {type(value).__name__}" if value is not None else "None"
+    return f"something of type {type(value).__name__}" if value is not None else "None"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
 from modelguard.runtime.copying import deep_copied
+from modelguard.runtime.errors import OptionError
 from modelguard.runtime.observing import side_effects_of
 from modelguard.runtime.replay import STEPS, Replay, Verdict, replay
 from modelguard.runtime.state import apart
@@ -38,8 +40,12 @@ def assert_replay_safe(
 
     Raises:
         AssertionError: they differ; the message names step, output and state.
+        OptionError: an option has a value that is not allowed.
         ReplayError: the comparison cannot be made.
     """
+    __tracebackhide__ = True
+    if args and calls is not None:
+        raise OptionError("give the arguments of every step as `calls`, or the same ones for all steps as `args`, not both")
     result = replay(model, [args] if calls is None else calls, kwargs, others=others, steps=steps, train=train, device=device)
     if result.verdict is not Verdict.SAME:
         raise AssertionError(_told(type(model).__name__, result))
@@ -57,6 +63,7 @@ def assert_no_state_writes(model: nn.Module, *args: Any, kwargs: Mapping[str, An
     Raises:
         AssertionError: there is such code; the message names object, attribute and line.
     """
+    __tracebackhide__ = True
     with apart(model):
         effects, problem = side_effects_of(*deep_copied((model, [args], dict(kwargs or {}))))
     if effects:
@@ -72,8 +79,7 @@ def _told(name: str, result: Replay) -> str:
     how = "a CUDA graph" if result.device == "cuda" else "its recorded operators (there is no CUDA graph here)"
     lines = [f"{name} is not replay-safe: {result.verdict.value}, by {how}"]
     if result.step is not None:
-        error = "" if result.max_abs_error is None else f", by up to {result.max_abs_error:.3g}"
-        lines.append(f"  from step {result.step}: {_listed(result.where)}{error}")
+        lines.append(f"  from step {result.step}: {_listed(result.where)}{_amount(result.max_abs_error)}")
     if result.stale:
         lines.append(f"  state that differs: {_listed(result.stale)}")
     if result.freed:
@@ -83,6 +89,12 @@ def _told(name: str, result: Replay) -> str:
         lines.append(f"  capture on a device ends at `{read.operator}`{place}: Python asks for a value that a kernel computes")
     lines.append("`modelguard scan` on its source names the lines that write state")
     return "\n".join(lines)
+
+
+def _amount(error: float | None) -> str:
+    if error is None:
+        return ""
+    return ", of another size or type, or no number" if math.isinf(error) else f", by up to {error:.3g}"
 
 
 def _listed(names: Sequence[str]) -> str:

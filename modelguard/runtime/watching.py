@@ -44,4 +44,9 @@ def watch(model: nn.Module, action: Literal["raise", "warn"] = "raise") -> Itera
 
 
 def _warn(effect: SideEffect) -> None:
-    warnings.warn(f"compiled code writes state: {effect}", StateWriteWarning, stacklevel=2)
+    message = f"compiled code writes state: {effect}"
+    if effect.stack:
+        # Dynamo's frames lie between here and the write: the warning is about the line that it names.
+        warnings.warn_explicit(message, StateWriteWarning, effect.stack[-1].path, effect.stack[-1].line)
+    else:
+        warnings.warn(message, StateWriteWarning, stacklevel=2)

@@ -11,7 +11,16 @@ from codegen_checks import generated, graph_of
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import CodeGen
 
-from modelguard.codegen import CodegenError, compile_execution_fn, generate_execution_code, generate_execution_code_with_name
+from modelguard.codegen import (
+    CodegenError,
+    Piecewise,
+    SplitError,
+    TraceError,
+    compile_execution_fn,
+    generate_execution_code,
+    generate_execution_code_with_name,
+    split_graph,
+)
 from modelguard.errors import ModelguardError
 
 STACK = """\
@@ -285,3 +294,35 @@ def test_lint_failures_are_those_of_lint() -> None:
         generated(gm)
     node.args = (x,)
     generated(gm)
+
+
+@pytest.mark.parametrize(
+    "generate",
+    [
+        generate_execution_code,
+        lambda module: generate_execution_code_with_name(module, "run", False),
+        lambda module: split_graph(module, ["relu"]),
+    ],
+    ids=["code", "named", "split"],
+)
+def test_a_module_without_a_graph_is_told_how_to_get_one(generate: Callable[[Any], object]) -> None:
+    with pytest.raises(CodegenError, match=r"a ReLU has no graph.*trace\(model, args\)\.graph` makes one"):
+        generate(torch.nn.ReLU())
+
+
+def branching(x: torch.Tensor) -> torch.Tensor:
+    return x if x.sum() > 0 else -x
+
+
+def test_piecewise_raises_errors_of_ours() -> None:
+    with pytest.raises(TraceError, match=r"cannot be traced into one graph by dynamo: .*[Dd]ata-dependent"):
+        Piecewise(branching)(torch.ones(2))
+    with pytest.raises(SplitError, match="3 is no operator"):
+        Piecewise(torch.nn.ReLU(), [3])(torch.ones(2))  # type: ignore[list-item]
+
+
+def test_piecewise_passes_on_what_the_model_itself_raises() -> None:
+    run = Piecewise(lambda x, index: x[index])
+    run(torch.ones(3), torch.tensor(1))
+    with pytest.raises(IndexError):
+        run(torch.ones(3), torch.tensor(7))

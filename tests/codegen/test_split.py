@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from codegen_checks import assert_same, bound, check, double, graph_of
 from torch.fx import Graph, GraphModule
 
-from modelguard.codegen import SplitError, absent_ops, split_graph, trace
+from modelguard.codegen import SplitError, UncutWarning, absent_ops, split_graph, trace
 
 X = torch.linspace(-2, 2, 8).view(2, 4)
 
@@ -54,6 +56,7 @@ NAMED = {
     "packet as the dispatcher has it": ("aten::add", "c"),
     "overload with dots": ("aten.add.Tensor", "c"),
     "packet with dots": ("aten.add", "c"),
+    "packet's bare name": ("add", "c"),
     "overload's dotted name": ("torch.ops.aten.add.Tensor", "c"),
     "packet's dotted name": ("torch.ops.aten.add", "c"),
     "blanks": (" aten::add ", "c"),
@@ -83,6 +86,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::modelguard.codegen.UncutWarning")
 @pytest.mark.parametrize("ops", OTHERS.values(), ids=OTHERS)
 def test_without_a_match_it_is_one_piece(ops: list[Any]) -> None:
     split = split_graph(steps(), ops)
@@ -92,6 +96,33 @@ def test_without_a_match_it_is_one_piece(ops: list[Any]) -> None:
 
 def test_names_that_a_graph_does_not_call_can_be_asked_for() -> None:
     assert absent_ops(steps(), ["gelu", "gleu", "aten::add", torch.relu, double]) == ["gleu", str(torch.relu)]
+
+
+SLIPS = {
+    "letters": (["gleu", double], "calls no gleu.*did you mean gelu"),
+    "another namespace": (["mine::gelu", double], "calls no mine::gelu.*did you mean gelu"),
+    "aten for a function": (["aten::gelu", double], "calls no aten::gelu.*did you mean gelu"),
+    "nothing is cut": (["flash_attention"], "calls no flash_attention.*it calls double, gelu, aten::add"),
+    "both spellings": (["gelu", "aten::gelu"], None),
+    "another model's": (["flash_attention", "gelu"], None),
+}
+
+
+@pytest.mark.parametrize(("ops", "message"), SLIPS.values(), ids=SLIPS)
+def test_what_looks_like_a_slip_is_warned_of(ops: list[Any], message: str | None) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        split_graph(steps(), ops)
+    if message is None:
+        assert told == []
+    else:
+        (each,) = told
+        assert re.search(message, str(each.message)) and each.category is UncutWarning and each.filename == __file__
+
+
+def test_several_names_in_one_are_refused() -> None:
+    with pytest.raises(SplitError, match="more than one name"):
+        split_graph(steps(), ["gelu,double"])
 
 
 SEVERAL = {

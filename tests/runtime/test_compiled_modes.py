@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +145,22 @@ def test_properties_cannot_be_set() -> None:
     for name in ("module", "mode", "compiled", "bytecode", "side_effects"):
         with pytest.raises(AttributeError):
             setattr(wrapper, name, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_able"), [("NO_COMPILATION", False), ("STOCK_TORCH_COMPILE", True), ("DYNAMO_TRACE_ONCE", True)]
+)
+def test_vllms_names_of_modes_are_taken(name: str, is_able: bool) -> None:
+    assert can_wrap(name) is is_able
+    if is_able:
+        assert torch.equal(CompiledForward(Scale(), name, backend="eager")(X), X * 2)
+
+
+def test_the_documented_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "compiled-forward.md").read_text(encoding="utf-8")
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "RecompileError" in block]
+    exec(block, {"__name__": "documented"})
+    assert "Short.forward was compiled once, and that does not hold for these arguments:" in capsys.readouterr().out
 
 
 def test_repr_tells_what_it_is() -> None:

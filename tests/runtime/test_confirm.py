@@ -28,6 +28,7 @@ SCHEMA: dict[str, Any] = {
     "schema_version": int,
     "modelguard_version": str,
     "target": str,
+    "guessed_inputs": [str],
     "device": str,
     "replay": {
         "verdict": str,
@@ -190,7 +191,7 @@ def test_what_running_does_not_show_says_why(tmp_path: Path) -> None:
     why = {finding.attribute: reason for finding, reason in result.unconfirmed.items()}
     assert why["self.last"] == "these calls did not run this line"
     assert result.is_clean
-    text = confirmation.render("here", result.report, result.unconfirmed, result.replay, result.side_effects, None)
+    text = confirmation.render("here", result.report, result.unconfirmed, result.replay, result.side_effects, None, [])
     assert "evidence: none from running it: these calls did not run this line" in text
 
 
@@ -232,13 +233,28 @@ BAD = {
     "no calls": ("def build():\n    return nn.Identity(), []", {}, "returned no calls"),
     "calls that are none": ("def build():\n    return nn.Identity(), [3]", {}, "lists of tuples"),
     "no such name": ("def other():\n    pass", {}, "has no 'build'; it has other"),
-    "no arguments": ("def build():\n    return nn.Identity()", {}, "gives no arguments; let it return"),
+    "no arguments": (
+        FORWARD.format("return x.nope").replace(", (torch.ones(2),)", ""),
+        {},
+        r"what could be guessed \(x=float32\[2,1\]\) it fails: AttributeError.*\nlet it return \(module, args\)",
+    ),
+    "nothing to guess": (
+        FORWARD.format("return x").replace("self, x", "self, x: int").replace(", (torch.ones(2),)", ""),
+        {},
+        r"`x` of \w+\.forward is no tensor",
+    ),
+    "another name": (
+        "def build():\n    return nn.Linear(3, 3)",
+        {"inputs": ["x=float32[3]"]},
+        r"Linear\.forward.* does not take x=float32\[3\]: .*name them as it does",
+    ),
+    "a name twice": ("def build():\n    return nn.ReLU()", {"inputs": ["input=float32[3]"] * 2}, "'input' is described twice"),
     "exit": ("def build():\n    raise SystemExit(3)", {}, "SystemExit: 3"),
     "exit in forward": (FORWARD.format("raise SystemExit(0)"), {}, r"comparing .* failed:\n.*raise SystemExit\(0\)"),
     "forward": (FORWARD.format("return x.nope"), {}, r"step 0 fails eagerly: AttributeError.*\n.*return x\.nope"),
     "wrong shape": (
         "def build():\n    return nn.Linear(2, 2)",
-        {"inputs": ["x=float32[3]"]},
+        {"inputs": ["input=float32[3]"]},
         "step 0 fails eagerly: RuntimeError",
     ),
     "no tensor": ("def build():\n    return nn.Identity()", {"inputs": ["x=3"]}, "'x=3' describes no tensor"),
@@ -263,13 +279,72 @@ def test_targets_that_name_nothing(where: str) -> None:
         confirmed(where)
 
 
-DESCRIBED = ["x=float32[2,16]", "float64[]", "x = bool[2]", "ids=int64[1,8]", "complex64[2]", "float8_e5m2[2]"]
+DESCRIBED = ["x=float32[2,16]", "float64[]", "x = bool[2]", "int64[1,8]", "complex64[2]", "float8_e5m2[2]"]
 
 
 @pytest.mark.parametrize("described", DESCRIBED)
 def test_described_inputs(tmp_path: Path, described: str) -> None:
     source = "class M(nn.Module):\n    def forward(self, x):\n        return x.clone()\n\n\ndef build():\n    return M()"
     assert confirmed(target(tmp_path, source), inputs=[described]).is_clean
+
+
+NAMED = """
+class M(nn.Module):
+    def forward(self, x, scale=None, *, shift):
+        return x * scale + shift
+
+
+def build():
+    return M(), (torch.ones(7),)
+"""
+
+
+def test_described_inputs_go_to_their_names_and_replace_the_targets_own(tmp_path: Path) -> None:
+    assert confirmed(target(tmp_path, NAMED), inputs=["shift=float32[1]", "scale=float32[3]", "float32[2,1]"]).is_clean
+
+
+GUESSED = {
+    "linear": ("nn.Linear(5, 2)", ["input=float32[2,5]"]),
+    "bfloat16": ("nn.Linear(5, 2).bfloat16()", ["input=bfloat16[2,5]"]),
+    "layers": ("nn.Sequential(nn.ReLU(), nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))", ["input=float32[2,3,32,32]"]),
+    "volume": ("nn.Conv3d(1, 2, 3)", ["input=float32[2,1,32,32,32]"]),
+    "signal": ("nn.Conv1d(2, 2, 3)", ["input=float32[2,2,32]"]),
+    "table": ("nn.Embedding(10, 4)", ["input=int64[2,8]"]),
+    "recurrent": ("nn.GRU(6, 4)", ["input=float32[2,8,6]"]),
+    "attention": ("nn.MultiheadAttention(8, 2)", [f"{name}=float32[2,8,8]" for name in ("query", "key", "value")]),
+    "norm": ("nn.LayerNorm((3, 4))", ["input=float32[2,3,4]"]),
+    "no parameters": ("nn.ReLU()", ["input=float32[2,1]"]),
+    "ids": ("Ids()", ["input_ids=int64[2,8]", "positions=int64[2,8]"]),
+    "a parameter of its own": ("Own()", ["x=float32[2,6]"]),
+}
+MODELS = """
+class Ids(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(4, 3)
+
+    def forward(self, input_ids, positions, scale=2.0):
+        return self.table(input_ids) * scale + positions[..., None]
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(6, 9))
+
+    def forward(self, x: torch.Tensor):
+        return x @ self.weight
+
+
+def build():
+    return """
+
+
+@pytest.mark.parametrize(("model", "expected"), GUESSED.values(), ids=GUESSED)
+def test_inputs_are_guessed_where_none_are_given(tmp_path: Path, model: str, expected: list[str]) -> None:
+    result = confirmed(target(tmp_path, MODELS + model))
+    assert result.guessed_inputs == expected
+    assert result.is_clean or result.replay["verdict"] == "same"
 
 
 # The process.

@@ -653,7 +653,6 @@ CANNOT: dict[str, tuple[Callable[[], nn.Module], Any, dict[str, Any], str]] = {
         {},
         "qint8",
     ),
-    "no such device": (nn.Identity, None, {"device": "tpu"}, "no device 'tpu'"),
 }
 
 

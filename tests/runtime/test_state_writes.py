@@ -539,10 +539,20 @@ def test_side_effects_are_told_where_they_are_allowed() -> None:
     assert module.n == 1
 
 
+def test_side_effects_and_code_are_there_after_a_refusal() -> None:
+    wrapper = CompiledForward(with_forward(counter), backend="eager", cuda_graphs=True)
+    with pytest.raises(StateWriteError) as caught:
+        wrapper(torch.ones(3))
+    assert wrapper.side_effects == caught.value.side_effects != ()
+    assert wrapper.bytecode is not None and not wrapper.compiled
+    wrapper.cleanup()
+    assert wrapper.side_effects == () and wrapper.bytecode is None
+
+
 def test_error_holds_the_code() -> None:
     pytest.importorskip("depyf")
     error = refused(with_forward(counter))
-    assert str(error).endswith(error.source)
+    assert error.source not in str(error) and str(error).endswith("forward.")
     if error.source.startswith("# instructions, because depyf cannot decompile them"):
         pytest.skip("this depyf does not know the bytecode of this Python")
     assert error.source.startswith("# decompiled by depyf\n")

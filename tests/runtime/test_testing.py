@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from modelguard.runtime import OptionError
 from modelguard.runtime.replay import Verdict
 from modelguard.runtime.testing import assert_no_state_writes, assert_replay_safe
 
@@ -96,6 +97,32 @@ def test_state_writes_are_told_with_their_line_and_the_model_is_left() -> None:
     assert model.n == 0
 
 
+OPTIONS = {
+    "args and calls": ((torch.ones(2),), {"calls": [(torch.ones(2),)]}, "not both"),
+    "too few steps": ((torch.ones(2),), {"steps": 1}, "steps=1 leaves nothing to replay"),
+    "no such device": ((torch.ones(2),), {"device": "tpu"}, "there is no device 'tpu'"),
+}
+
+
+@pytest.mark.parametrize(("args", "options", "message"), OPTIONS.values(), ids=OPTIONS)
+def test_options_that_contradict_or_mean_nothing_are_refused(args: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        assert_replay_safe(nn.Identity(), *args, **options)
+
+
+def test_another_size_is_no_amount() -> None:
+    class Longer(nn.Module):
+        n = 0
+
+        def forward(self, x: Any) -> Any:
+            self.n += 1
+            return [x] * self.n
+
+    with pytest.raises(AssertionError) as caught:
+        assert_replay_safe(Longer(), torch.ones(2), device="tape")
+    assert ", of another size or type, or no number" in str(caught.value) and "inf" not in str(caught.value)
+
+
 def test_what_cannot_be_compiled_is_not_called_good() -> None:
     class Failing(nn.Module):
         def forward(self, x: Any) -> Any:
@@ -156,6 +183,14 @@ def test_the_fixture_and_the_marker(pytester: pytest.Pytester) -> None:
     text = result.stdout.str()
     assert "Counter is not replay-safe: wrong-output" in text and "state that differs: self.n" in text
     assert "Growing is not replay-safe" in text and "freed since: self.rows" in text
+    assert "modelguard/" not in text.partition("= FAILURES =")[2]
+
+
+def test_the_marker_without_the_fixture_is_a_failure(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\n\n\n@pytest.mark.replay_safe(steps=4)\ndef test_nothing():\n    pass\n")
+    result = pytester.runpytest_subprocess(*PLUGIN)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*the fixture `replay_safe` is not among its arguments*"])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

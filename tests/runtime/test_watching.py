@@ -59,11 +59,17 @@ def test_a_write_is_named(backend: Any) -> None:
 def test_a_warning_comes_at_once() -> None:
     model = Outer()
     with (
-        pytest.warns(StateWriteWarning, match=r"self\.layers\[1\]\.n is rebound at .*test_watching\.py"),
+        pytest.warns(StateWriteWarning, match=r"self\.layers\[1\]\.n is rebound at .*test_watching\.py") as told,
         watch(model, "warn") as seen,
     ):
         torch.compile(model, backend="eager")(torch.ones(2))
         assert [effect.attribute for effect in seen.found] == ["n"]
+    assert [(each.filename, each.lineno) for each in told] == [(__file__, LINE)]
+
+
+def test_other_models_compiled_in_the_block_are_told_too() -> None:
+    with pytest.raises(StateWriteError, match=r"n is rebound at"), watch(nn.Identity()):
+        torch.compile(Counter(), backend="eager")(torch.ones(2))
 
 
 def test_good_models_and_code_compiled_before_are_quiet() -> None:
