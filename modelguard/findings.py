@@ -109,12 +109,17 @@ class Finding:
             self.class_name or "",
             self.attribute or "",
             self.code,
-            _squeezed(self.source_line),
+            self.squeezed_line,
         )
         import hashlib
 
         # Paths and attributes can hold halves of surrogate pairs, which UTF-8 has no bytes for.
         return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+    @property
+    def squeezed_line(self) -> str:
+        """The source line without its spacing."""
+        return _squeezed(self.source_line)
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:
@@ -159,3 +164,9 @@ class ScanReport:
     timings: dict[str, float] = field(default_factory=dict)
     failing: int = 0
     """Findings at or above the severity from which a run fails."""
+    whole: tuple[str, ...] = ()
+    """Files that were looked at to their end, so that what is not among the findings is not in them."""
+    baselined: int = 0
+    """Findings that were left out because a baseline holds them."""
+    unchanged: int = 0
+    """Findings that were left out because their lines did not change."""

@@ -72,6 +72,8 @@ class Settings:
     severities: tuple[tuple[str, Severity], ...] = ()
     follow: bool | tuple[str, ...] = True
     respect_gitignore: bool = True
+    baseline: str | None = None
+    """The file, by its absolute path, that holds the findings which are known."""
     root: str | None = None
     source: str | None = None
     filter_facts: bool = True
@@ -89,11 +91,19 @@ class Settings:
         fitting = [entry for entry in self.severities if code.startswith(entry[0])]
         return max(fitting, key=lambda entry: len(entry[0]))[1] if fitting else severity
 
+    def fails(self, severity: Severity) -> bool:
+        """Whether a finding of this severity fails a run."""
+        return self.fail_on is not None and severity.at_least(self.fail_on)
+
+    def shows(self, severity: Severity) -> bool:
+        """Whether findings of this severity are shown to people."""
+        return severity is not Severity.NOTE or self.show_notes
+
     def _ignores_there(self, code: str, path: str) -> bool:
         patterns = tuple(pattern for pattern, codes in self.per_file_ignores if code.startswith(codes))
         if not patterns:
             return False
-        relative = _seen_from(self.root or os.curdir, path)
+        relative = seen_from(self.root or os.curdir, path)
         return relative is not None and _matcher(patterns)(relative)
 
 
@@ -101,7 +111,7 @@ def _longest_fit(code: str, prefixes: Iterable[str]) -> int:
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
 
 
-def _seen_from(folder: str, path: str) -> str | None:
+def seen_from(folder: str, path: str) -> str | None:
     """`path` relative to `folder`, with slashes; None if it is not below. Links are resolved only where that is needed."""
     for resolve in (os.path.abspath, os.path.realpath):
         above, whole = os.path.join(resolve(folder), ""), resolve(path)

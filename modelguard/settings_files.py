@@ -40,6 +40,7 @@ class Overrides(NamedTuple):
     show_notes: bool | None = None
     follow_installed: bool | tuple[str, ...] | None = None
     respect_gitignore: bool | None = None
+    baseline: str | None = None
 
     def check(self) -> None:
         """Refuse what means nothing, by the name of its option."""
@@ -53,6 +54,8 @@ class Overrides(NamedTuple):
             check_fail_on(self.fail_on, OPTIONS["fail_on"])
         if isinstance(self.follow_installed, tuple):
             check_packages(self.follow_installed, OPTIONS["follow_installed"])
+        if self.baseline == "":
+            raise SettingsError(f"{OPTIONS['baseline']}: the name is empty")
 
 
 NOTHING_SAID = Overrides()
@@ -69,6 +72,7 @@ OPTIONS: Mapping[str, str] = {
     "show_notes": "--show-notes",
     "follow_installed": "--follow-installed",
     "respect_gitignore": "--respect-gitignore",
+    "baseline": "--baseline",
 }
 """What people write on the command line for each field of `Overrides`."""
 
@@ -97,6 +101,7 @@ _LAYERS: Mapping[str, _Layers] = {
         _Layers("show-notes", "show_notes"),
         _Layers("follow-installed", "follow_installed"),
         _Layers("respect-gitignore", "respect_gitignore"),
+        _Layers("baseline", "baseline"),
     )
 }
 
@@ -197,6 +202,7 @@ class SettingsFiles:
             severities=table.severities or (),
             follow=True if follow is None else follow,
             respect_gitignore=_first(said.respect_gitignore, table.respect_gitignore, True),
+            baseline=_place(said.baseline, os.curdir) or _place(table.baseline, root or os.curdir),
             root=root,
             source=source,
         )
@@ -221,6 +227,11 @@ class SettingsFiles:
 def _first(*values: _Value | None) -> _Value:
     """The first of `values` that is one."""
     return next(value for value in values if value is not None)
+
+
+def _place(path: str | None, folder: str) -> str | None:
+    """The file that `path` names from `folder`, if it names one."""
+    return os.path.abspath(os.path.join(folder, path)) if path else None
 
 
 def _once(values: Iterable[str]) -> tuple[str, ...]:

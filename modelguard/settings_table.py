@@ -42,6 +42,7 @@ KEYS = (
     "show-notes",
     "follow-installed",
     "respect-gitignore",
+    "baseline",
 )
 
 _HABITS = {"extend-ignore": "ignore"}
@@ -69,6 +70,7 @@ class SettingsTable(NamedTuple):
     show_notes: bool | None = None
     follow_installed: bool | tuple[str, ...] | None = None
     respect_gitignore: bool | None = None
+    baseline: str | None = None
 
     def says(self, key: str) -> bool:
         """Whether the file has the key `key`."""
@@ -232,6 +234,7 @@ class _Reader:
             show_notes=self._flag("show-notes"),
             follow_installed=self._follow("follow-installed"),
             respect_gitignore=self._flag("respect-gitignore"),
+            baseline=self._text("baseline"),
         )
         self._refuse_contradictions(table)
         return table
@@ -278,6 +281,12 @@ class _Reader:
         word = value.strip().lower() if isinstance(value, str) else None
         hint = f"; write {key} = {word}" if word in ("true", "false") else ""
         self._source.refuse((key,), f"true or false is wanted, found {_described(value)}{hint}")
+
+    def _text(self, key: str) -> str | None:
+        value = self._table.get(key)
+        if value is None or isinstance(value, str):
+            return value
+        self._source.refuse((key,), f"a string is wanted, found {_described(value)}")
 
     def _fail_on(self, key: str) -> str | None:
         value = self._table.get(key)

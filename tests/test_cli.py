@@ -155,6 +155,8 @@ def test_json_holds_notes_and_diagnostics(capsys: pytest.CaptureFixture[str]) ->
         "errors": 0,
         "warnings": 0,
         "notes": 1,
+        "baselined": 0,
+        "unchanged": 0,
     }
     assert err.startswith("gone.py: error: no such file or directory")
 

@@ -107,6 +107,7 @@ def test_the_action_declares_what_github_requires() -> None:
         pytest.param({"paths": "models lib"}, 1, ["models/norm.py"], id="paths"),
         pytest.param({"args": "--exclude *_test.py --exclude=models/"}, 0, [], id="patterns"),
         pytest.param({"args": "--fail-on never", "paths": "models"}, 0, ["models/norm.py"], id="options"),
+        pytest.param({"args": "--output sarif=modelguard.sarif", "paths": "models"}, 1, ["models/norm.py"], id="sarif"),
         pytest.param({"paths": "lib; touch harm $(touch harm)"}, 2, [], id="no-code"),
     ],
 )
@@ -175,7 +176,9 @@ def test_the_pre_commit_hooks(id: str, arguments: Sequence[str]) -> None:
 def test_the_documented_examples_are_yaml() -> None:
     readme = (ROOT / "hooks" / "README.md").read_text(encoding="utf-8")
     examples = [yaml.safe_load(example) for example in re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)]
-    pre_commit, github, gitlab = examples
+    pre_commit, github, scanning, gitlab = examples
     assert {hook["id"] for repository in pre_commit["repos"] for hook in repository["hooks"]} <= {hook["id"] for hook in HOOKS}
     assert set(github["steps"][-1]["with"]) <= set(ACTION["inputs"])
+    action, upload = scanning["steps"]
+    assert action["with"] == {"args": f"--output sarif={upload['with']['sarif_file']}"}
     assert set(gitlab["modelguard"]["variables"]) == {*JOB["variables"], "MODELGUARD_PACKAGE"}

@@ -179,6 +179,24 @@ def test_files_that_are_staged(hooks: Repository, models: Repository) -> None:
     assert staged(models, **{"norm.py": NORM}) == [("norm.py", "MG103")]
 
 
+def test_a_baseline(hooks: Repository, models: Repository) -> None:
+    """Only staged files are named: what the baseline holds of others is not called gone, and a renamed file keeps its entry."""
+    (models.path / "modelguard.toml").write_text('baseline = "modelguard-baseline.json"\n')
+    command = [sys.executable, "-m", "modelguard", "scan", "--no-cache", "--write-baseline"]
+    written = subprocess.run(command, cwd=models.path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert "4 findings (4 taken in, 0 taken out)" in written.stderr
+    configuration = CONFIGURATION.format(repository=hooks.path.as_posix(), revision=hooks.git("rev-parse", "HEAD").strip())
+    (models.path / ".pre-commit-config.yaml").write_text(configuration, encoding="utf-8")
+    models.git("add", "--all")
+    models.git("commit", "--quiet", "--message=baseline")
+
+    assert staged(models, **{"norm.py": NORM.replace("class", "\n\nclass")}) == []
+    models.git("mv", "counter.py", "steps.py")
+    ran = models.pre_commit("run", "--verbose")
+    assert (findings(ran), "2 findings in the baseline" in ran.stdout, "no longer" in ran.stdout) == ([], True, False)
+    assert staged(models, **{"clean.py": COUNTER.replace("Counter", "Other")}) == [("clean.py", "MG104")]
+
+
 def staged(models: Repository, **files: str) -> list[tuple[str, str]]:
     """What the configured hooks find once `files` are written and staged."""
     for name, text in files.items():

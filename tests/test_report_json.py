@@ -108,6 +108,8 @@ def test_every_value() -> None:
         "errors": 1,
         "warnings": 0,
         "notes": 1,
+        "baselined": 0,
+        "unchanged": 0,
     }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from modelguard.cli import add_ignore, progress
+from modelguard.cli import files, progress
 from modelguard.cli.main import main
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
@@ -279,7 +279,7 @@ def test_add_ignore_goes_on_where_a_file_cannot_take_the_reason(scan: Output) ->
 def test_add_ignore_leaves_a_read_only_file_alone(monkeypatch: pytest.MonkeyPatch, scan: Output) -> None:
     write(a=MODEL, b=MODEL)
     # Root may write everything, so that the mode alone would not do.
-    monkeypatch.setattr(add_ignore.os, "access", lambda path, mode: not path.endswith("a.py"))
+    monkeypatch.setattr(files.os, "access", lambda path, mode: not path.endswith("a.py"))
     status, _, err = scan("a.py", "b.py", "--add-ignore", "why")
     assert (status, "a.py: error: --add-ignore: cannot write this file: permission denied" in err) == (2, True)
     assert Path("a.py").read_text() == MODEL
@@ -296,7 +296,7 @@ def test_add_ignore_leaves_no_half_file(
     def fail(*arguments: object, **more: object) -> None:
         raise failure
 
-    monkeypatch.setattr(add_ignore.os, call, fail)
+    monkeypatch.setattr(files.os, call, fail)
     status, _, err = scan("model.py", "--add-ignore", "why")
     monkeypatch.undo()
     assert (status, Path(here, "model.py").read_text()) == (2 if isinstance(failure, OSError) else 130, MODEL)

@@ -83,6 +83,7 @@ def test_without_a_file_the_defaults_hold() -> None:
         pytest.param("follow-installed = false", "follow", False, id="follow-installed"),
         pytest.param('follow-installed = ["timm"]', "follow", ("timm",), id="follow-installed-packages"),
         pytest.param("respect-gitignore = false", "respect_gitignore", False, id="respect-gitignore"),
+        pytest.param('baseline = ""', "baseline", None, id="no-baseline"),
         pytest.param("\N{ZERO WIDTH NO-BREAK SPACE}show-notes = true", "show_notes", True, id="byte-order-mark"),
     ],
 )
@@ -116,6 +117,7 @@ def test_keys(text: str, field: str, value: object, here: Path) -> None:
         ),
         pytest.param(Overrides(show_notes=False), "show-notes=true", "show_notes", False, id="show-notes"),
         pytest.param(Overrides(follow_installed=()), "follow-installed=true", "follow", (), id="follow-installed"),
+        pytest.param(Overrides(baseline=os.path.abspath("/a")), 'baseline="b"', "baseline", os.path.abspath("/a"), id="baseline"),
         pytest.param(Overrides(respect_gitignore=True), "respect-gitignore=false", "respect_gitignore", True, id="gitignore"),
     ],
 )
@@ -321,6 +323,7 @@ KEY_MISTAKES = [
         "unknown severity 'eror', allowed are error, warning, note, never; did you mean 'error'?",
         id="fail-on",
     ),
+    pytest.param("baseline = true", "1: baseline: a string is wanted, found true", id="baseline"),
     pytest.param("fail-on = true", '1: fail-on: "error", "warning", "note" or "never" is wanted, found true', id="fail-on-type"),
     pytest.param(
         "severities = []", "1: severities: a table is wanted, found a list; write severities = { MG101 =", id="no-table"
@@ -524,6 +527,7 @@ def test_origins() -> None:
         "show-notes": "pyproject.toml:5",
         "follow-installed": "default",
         "respect-gitignore": "default",
+        "baseline": "default",
     }
     assert SettingsFiles(Overrides(select=("MG1",), exclude=("b",))).origins(".")["select"] == "--select"
     assert set(SettingsFiles(isolated=True).origins(".").values()) == {"default"}
@@ -540,6 +544,7 @@ fail-on = "note"
 training-captured = true
 follow-installed = ["timm"]
 respect-gitignore = false
+baseline = "lint/known.json"
 per-file-ignores = { "tests/*" = ["MG1"], conftest = [] }
 severities = { MG1 = "warning", MG101 = "error" }
 """

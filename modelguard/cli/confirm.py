@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from modelguard.cli import options
+from modelguard.cli import options, outputs
 from modelguard.errors import ModelguardError
+from modelguard.report import formats
 from modelguard.settings_files import Overrides, SettingsFiles
 
 if TYPE_CHECKING:
@@ -42,13 +42,9 @@ CLEAN, FOUND = 0, 1
 @options.config
 @options.isolated
 @click.option("--fail-on", type=click.Choice(["error", "warning", "note", "never"]), help="As for `scan`.  [default: warning]")
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json", "github", "gitlab"]),
-    default="text",
-    show_default=True,
-    help="How to print.",
-)
+@outputs.output_format
+@outputs.output_file
+@outputs.also
 def command(
     target: str,
     steps: int,
@@ -61,6 +57,8 @@ def command(
     isolated: bool,
     fail_on: str | None,
     output_format: str,
+    output_file: str | None,
+    also: tuple[outputs.Output, ...],
 ) -> int:
     """Run a model eagerly, replayed from a captured step, and compiled; print its findings with what that showed.
 
@@ -79,10 +77,11 @@ def command(
         raise ModelguardError(
             "`modelguard confirm` needs torch; install modelguard with its extra `runtime` where the model runs"
         ) from None
+    written = outputs.planned(output_format, output_file, also)
     settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
     request = Request(target, steps, train, device, inputs, Limits(timeout, memory_limit))
     result = confirm(request, settings)
-    sys.stdout.write(_rendered(result, output_format))
+    outputs.write(written, lambda output: _rendered(result, output.format))
     return CLEAN if result.is_clean else FOUND
 
 
@@ -99,14 +98,8 @@ def _rendered(result: Confirmation, output_format: str) -> str:
             result.dynamo_stopped,
             result.guessed_inputs,
         )
-    if output_format == "github":
-        from modelguard.report import github
-
-        return github.render(result.report)
-    if output_format == "gitlab":
-        from modelguard.report import gitlab
-
-        return gitlab.render(result.report)
+    if output_format != "text":
+        return formats.render(output_format, result.report)
     from modelguard.report import confirmation
 
     return confirmation.render(

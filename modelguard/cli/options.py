@@ -11,6 +11,7 @@ from modelguard.settings import CACHE_FOLDER, Settings
 
 config = click.option("--config", metavar="FILE", help="Take the settings from FILE, a pyproject.toml or modelguard.toml.")
 isolated = click.option("--isolated", is_flag=True, help="Read no settings file.")
+baseline = click.option("--baseline", metavar="FILE", help="Leave out the findings that FILE holds.")
 cache_dir = click.option("--cache-dir", metavar="DIR", help=f"Keep the cache there.  [default: {CACHE_FOLDER} of the project]")
 
 

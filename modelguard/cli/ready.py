@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from modelguard.cli import options
+from modelguard.cli import options, outputs
 from modelguard.errors import ModelguardError
+from modelguard.report import formats
 from modelguard.settings_files import Overrides, SettingsFiles
 
 if TYPE_CHECKING:
@@ -44,13 +44,9 @@ READY, NOT_READY = 0, 1
 @options.isolated
 @click.option("--fail-on", type=click.Choice(["error", "warning", "note", "never"]), help="As for `scan`.  [default: warning]")
 @click.option("--show-all", is_flag=True, help="Show modules that nothing is wrong with, and notes.")
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json", "github", "gitlab"]),
-    default="text",
-    show_default=True,
-    help="How to print.",
-)
+@outputs.output_format
+@outputs.output_file
+@outputs.also
 @options.color
 def command(
     target: str,
@@ -66,6 +62,8 @@ def command(
     fail_on: str | None,
     show_all: bool,
     output_format: str,
+    output_file: str | None,
+    also: tuple[outputs.Output, ...],
     color: str,
 ) -> int:
     """Trace a model as serving engines do: is it one graph, what became of each module, what is in the way.
@@ -84,10 +82,15 @@ def command(
         raise ModelguardError(
             "`modelguard ready` needs torch; install modelguard with its extra `runtime` where the model runs"
         ) from None
+    written = outputs.planned(output_format, output_file, also)
     settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
     request = Request(target, tracer, split_ops, train, dynamic, inputs, Limits(timeout, memory_limit))
     result = ready(request, settings)
-    sys.stdout.write(_rendered(result, output_format, show_all=show_all, color=options.is_colored(color)))
+
+    def rendered(output: outputs.Output) -> str:
+        return _rendered(result, output.format, show_all=show_all, color=options.is_colored(color, output.path))
+
+    outputs.write(written, rendered)
     return READY if result.is_ready else NOT_READY
 
 
@@ -96,14 +99,8 @@ def _rendered(result: Readiness, output_format: str, *, show_all: bool, color: b
         from modelguard.report import json
 
         return json.render_readiness(result.target, result.report, result.is_ready, result.record)
-    if output_format == "github":
-        from modelguard.report import github
-
-        return github.render(result.report)
-    if output_format == "gitlab":
-        from modelguard.report import gitlab
-
-        return gitlab.render(result.report)
+    if output_format != "text":
+        return formats.render(output_format, result.report)
     from modelguard.report import readiness
 
     return readiness.render(result.target, result.report, result.is_ready, result.record, show_all=show_all, color=color)

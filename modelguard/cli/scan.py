@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import click
 
-from modelguard.cli import options
+from modelguard.cli import options, outputs
+from modelguard.cli.baselines import Baselines
 from modelguard.cli.progress import progress_on_terminal
 from modelguard.cli.remarks import remark
 from modelguard.errors import ModelguardError
 from modelguard.findings import Diagnostic, ScanReport, Severity
-from modelguard.report import text
+from modelguard.report import formats, text
 from modelguard.scan.engine import scan_paths, scan_source
 from modelguard.scan.files import unscanned
 from modelguard.settings_files import Overrides, SettingsFiles
@@ -41,16 +42,15 @@ _LISTED = 5
     type=click.Choice(["error", "warning", "note", "never"]),
     help="Exit with status 1 from this severity upward.  [default: warning]",
 )
-@click.option(
-    "--output-format",
-    default="text",
-    show_default=True,
-    type=click.Choice(["text", "json", "github", "gitlab"]),
-    help="How to print.",
-)
-@click.option("--output-file", metavar="FILE", type=click.Path(dir_okay=False), help="Write the findings there.")
+@outputs.output_format
+@outputs.output_file
+@outputs.also
 @click.option("--statistics", is_flag=True, help="Print how many findings each rule has, in place of the findings.")
 @click.option("--add-ignore", metavar="REASON", help="Write a comment into the files that suppresses what fails the run.")
+@options.baseline
+@click.option("--write-baseline", is_flag=True, help="Take what is found into the baseline.")
+@click.option("--prune-baseline", is_flag=True, help="Take out of the baseline what is not found any more.")
+@click.option("--diff-base", metavar="REVISION", help="Only findings on lines that changed since then, by git.")
 @click.option("--stdin-filename", metavar="FILE", help="Scan standard input (PATHS is -) as if it were this file.")
 @click.option("--entry-point", multiple=True, metavar="METHOD", help="Another method that is captured, besides forward.")
 @click.option("--training-captured", is_flag=True, help="The training step is captured too: keep the full severity there.")
@@ -73,8 +73,13 @@ def command(
     fail_on: str | None,
     output_format: str,
     output_file: str | None,
+    also: tuple[outputs.Output, ...],
     statistics: bool,
     add_ignore: str | None,
+    baseline: str | None,
+    write_baseline: bool,
+    prune_baseline: bool,
+    diff_base: str | None,
     stdin_filename: str | None,
     entry_point: tuple[str, ...],
     training_captured: bool,
@@ -97,12 +102,17 @@ def command(
     if add_ignore is not None:
         from modelguard.cli.add_ignore import add_ignores_to_files, check_reason
 
-        if statistics or output_file is not None or output_format != "text":
+        if statistics or also or output_file is not None or output_format != "text":
             raise click.UsageError("--add-ignore writes into files and prints no findings; ask for those in another run")
         if not paths:
             raise click.UsageError("--add-ignore writes into files: name them, or the folders, besides the reason")
         add_ignore = check_reason(add_ignore)
-    _check_places((*paths, stdin_filename) if stdin_filename is not None else paths, output_file)
+    if diff_base is not None and (write_baseline or prune_baseline):
+        raise click.UsageError("--diff-base and a baseline that is written exclude each other: it would hold what is not shown")
+    named = (*paths, stdin_filename) if stdin_filename is not None else paths
+    if "" in named:
+        raise click.UsageError("a path is empty; without any path, the current directory is scanned")
+    written = outputs.planned(output_format, output_file, also, named)
     settings = SettingsFiles(
         Overrides(
             select=options.listed(select),
@@ -113,33 +123,50 @@ def command(
             fail_on=fail_on,
             training_captured=training_captured or None,
             show_notes=show_notes or None,
+            baseline=baseline,
         ),
         config,
         isolated,
     )
     roots = paths or (os.curdir,)
+    changes = None
     if roots == ("-",):
         if add_ignore is not None:
             raise click.UsageError("--add-ignore writes into files; standard input is none")
+        if diff_base is not None:
+            raise click.UsageError("--diff-base compares files; standard input is none")
         roots = (stdin_filename or _INPUT,)
+        baselines = Baselines(settings, roots, write_baseline, prune_baseline)
         report = _scan_input(roots[0], settings, force_exclude)
     elif "-" in roots or stdin_filename is not None:
         raise click.UsageError("standard input is scanned on its own: `modelguard scan --stdin-filename FILE -`")
     else:
+        if diff_base is not None:
+            from modelguard.cli.changes import Changes
+
+            changes = Changes(diff_base, roots)
+        baselines = Baselines(settings, roots, write_baseline, prune_baseline)
         cache = None if no_cache else cache_dir or options.default_cache_dir(settings.for_path(roots[0]))
         with progress_on_terminal(quiet) as progress:
             report = scan_paths(roots, settings, jobs=jobs, cache=cache, force_exclude=force_exclude, progress=progress)
+    report, said = baselines.apply(report, not _is_incomplete(report))
+    if changes is not None:
+        report = changes.narrow(report, settings)
     if add_ignore is not None:
         done, refused = add_ignores_to_files(report, settings, add_ignore)
         report = replace(report, diagnostics=report.diagnostics + refused)
         if not quiet:
             remark(done)
-        _remarks(report, roots, quiet, verbose)
+        _remarks(report, roots, said, quiet, verbose)
         return FAILED if _is_incomplete(report) else CLEAN
-    colored = options.is_colored(color, output_file)
-    chosen = "statistics" if statistics else output_format
-    _write(_rendered(report, settings, chosen, quiet, colored, from_disk=paths != ("-",)), output_file)
-    _remarks(report, roots, quiet, verbose)
+
+    def rendered(output: outputs.Output) -> str:
+        chosen = "statistics" if statistics and output is written[0] else output.format
+        colored = options.is_colored(color, output.path)
+        return _rendered(report, settings, chosen, quiet, colored, from_disk=paths != ("-",))
+
+    outputs.write(written, rendered)
+    _remarks(report, roots, said, quiet, verbose)
     return FAILED if _is_incomplete(report) else FOUND if report.failing else CLEAN
 
 
@@ -164,35 +191,13 @@ def _scan_input(path: str, settings: SettingsFiles, force_exclude: bool) -> Scan
     return scan_source(source, path, settings)
 
 
-def _check_places(paths: tuple[str, ...], output_file: str | None) -> None:
-    """Refuse what a shell makes of a variable that is not set, and to write over what was to be read."""
-    if "" in paths:
-        raise click.UsageError("a path is empty; without any path, the current directory is scanned")
-    if output_file is None:
-        return
-    if not output_file:
-        raise click.UsageError("--output-file: the name is empty")
-    if os.path.isfile(output_file) and any(os.path.exists(path) and os.path.samefile(path, output_file) for path in paths):
-        raise click.UsageError(f"--output-file: {output_file!r} is one of the files to scan")
-
-
 def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, quiet: bool, color: bool, from_disk: bool) -> str:
-    if output_format == "json":
-        from modelguard.report import json
-
-        return json.render(report)
-    if output_format == "github":
-        from modelguard.report import github
-
-        return github.render(_shown(report, settings))
-    if output_format == "gitlab":
-        from modelguard.report import gitlab
-
-        return gitlab.render(report)
     if output_format == "statistics":
         from modelguard.report import statistics
 
         return statistics.render(report)
+    if output_format != "text":
+        return formats.render(output_format, report if output_format in formats.WITH_NOTES else _shown(report, settings))
     shown = _shown(report, settings)
     notes = any(finding.severity is Severity.NOTE for finding in shown.findings)
     # Where no note is shown, all are counted.
@@ -201,31 +206,18 @@ def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, q
 
 def _shown(report: ScanReport, settings: SettingsFiles) -> ScanReport:
     """The report without the notes that the settings of their files hide; those that fail the run are never hidden."""
-    findings = (
-        finding
-        for finding in report.findings
-        if finding.severity is not Severity.NOTE or settings.for_path(finding.location.path).show_notes
-    )
+    findings = (finding for finding in report.findings if settings.for_path(finding.location.path).shows(finding.severity))
     return replace(report, findings=tuple(findings))
 
 
-def _write(output: str, path: str | None) -> None:
-    if path is None:
-        sys.stdout.write(output)
-        return
-    try:
-        with open(path, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(output)
-    except OSError as error:
-        raise ModelguardError(f"--output-file: cannot write {path}: {error.strerror}") from None
-
-
-def _remarks(report: ScanReport, roots: Iterable[str], quiet: bool, verbose: bool) -> None:
+def _remarks(report: ScanReport, roots: Iterable[str], said: Iterable[str], quiet: bool, verbose: bool) -> None:
     """What a reader of the findings must know besides them, on stderr."""
     for diagnostic in report.diagnostics:
         if not quiet or diagnostic.severity is Severity.ERROR:
             remark(text.render_diagnostic(diagnostic))
     if not quiet:
+        for line in said:
+            remark(line)
         where = _listed(list(roots))
         if not report.files:
             remark(f"modelguard: no Python file was scanned: {where}")

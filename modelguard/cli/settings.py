@@ -56,9 +56,15 @@ def _values(settings: Settings) -> dict[str, Value]:
         "show-notes": settings.show_notes,
         "follow-installed": settings.follow,
         "respect-gitignore": settings.respect_gitignore,
+        "baseline": _relative(settings.baseline, settings.root or os.curdir) if settings.baseline else "",
         "per-file-ignores": dict(settings.per_file_ignores),
         "severities": {code: severity.value for code, severity in settings.severities},
     }
+
+
+def _relative(path: str, folder: str) -> str:
+    """`path` from `folder`, with slashes, which mean the same on Windows."""
+    return os.path.relpath(path, folder).replace(os.sep, "/")
 
 
 def _text(path: str, source: str | None, values: Mapping[str, Value], origins: Mapping[str, str]) -> str:

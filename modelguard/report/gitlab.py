@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from modelguard.findings import Finding, ScanReport, Severity
-from modelguard.report.places import repository_path
+from modelguard.report.places import repository_path, well_formed
 
 _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.NOTE: "info"}
 
@@ -26,14 +26,9 @@ def _issue(finding: Finding, occurrence: int) -> dict[str, Any]:
     # GitLab shows one issue of a fingerprint; equal lines of a class are several.
     counter = f"-{occurrence}" if occurrence > 1 else ""
     return {
-        "description": _whole(f"{finding.code} {finding.name}: {finding.message}"),
+        "description": well_formed(f"{finding.code} {finding.name}: {finding.message}"),
         "check_name": finding.code,
         "fingerprint": finding.fingerprint + counter,
         "severity": _SEVERITIES[finding.severity],
-        "location": {"path": _whole(repository_path(finding.location.path)), "lines": {"begin": finding.location.line}},
+        "location": {"path": well_formed(repository_path(finding.location.path)), "lines": {"begin": finding.location.line}},
     }
-
-
-def _whole(text: str) -> str:
-    """`text` with halves of surrogate pairs spelled out: what a reader of JSON makes of them is not defined."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -30,6 +30,8 @@ def render(report: ScanReport) -> str:
                 "errors": counts[Severity.ERROR],
                 "warnings": counts[Severity.WARNING],
                 "notes": counts[Severity.NOTE],
+                "baselined": report.baselined,
+                "unchanged": report.unchanged,
             },
         }
     )

@@ -1,4 +1,4 @@
-"""Paths as the services name them that show findings beside the changed lines."""
+"""Paths and texts as the services take them that show findings beside the changed lines."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def repository_path(path: str) -> str:
         with suppress(ValueError):  # of a file elsewhere
             place = place.relative_to(os.getcwd())
     return place.as_posix()
+
+
+def well_formed(text: str) -> str:
+    """`text` with halves of surrogate pairs spelled out: what a reader of JSON makes of them is not defined."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

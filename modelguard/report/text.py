@@ -109,6 +109,10 @@ def _summary(report: ScanReport, hidden: int) -> Iterator[list[_Segment]]:
         line += [("", ", "), segment] if line else [segment]
     looked_at = f"{plural(report.module_classes, 'module class')}, {plural(report.entry_points, 'entry point')}"
     yield [*line, ("", f" in {plural(report.files, 'file')} ({looked_at})")]
+    if report.baselined:
+        yield [("", f"{plural(report.baselined, 'finding')} in the baseline")]
+    if report.unchanged:
+        yield [("", f"{plural(report.unchanged, 'finding')} on lines that did not change")]
     if hidden:
         yield [("", f"{plural(hidden, 'note')} hidden; --show-notes shows {'it' if hidden == 1 else 'them'}")]
 

@@ -116,8 +116,7 @@ def _wants(finding: Finding, settings: SettingsFor) -> bool:
 
 
 def _fails(finding: Finding, settings: SettingsFor) -> bool:
-    limit = settings.for_path(finding.location.path).fail_on
-    return limit is not None and finding.severity.at_least(limit)
+    return settings.for_path(finding.location.path).fails(finding.severity)
 
 
 class _Seen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -86,6 +86,11 @@ def scan_source(source: str | bytes, path: str = "<stdin>", settings: Settings |
     scan = _Scan(_settled(settings), [path], Discovery((path,), ()), None, {os.path.abspath(path): content})
     scan.run(1, None, None)
     return scan.report()
+
+
+def failing(findings: Iterable[Finding], settings: SettingsFor) -> int:
+    """How many of the findings fail a run, by the settings of their files."""
+    return sum(settings.for_path(finding.location.path).fails(finding.severity) for finding in findings)
 
 
 class _Scan:
@@ -214,13 +219,8 @@ class _Scan:
         if writes:
             self._judge(writes, by_file)
         findings: list[Finding] = []
-        failing = 0
         for each in scanned:
-            settings = self._settings.for_path(each.path)
-            kept = self._kept(each, by_file[each.path], settings)
-            findings += kept
-            if settings.fail_on is not None:
-                failing += sum(finding.severity.at_least(settings.fail_on) for finding in kept)
+            findings += self._kept(each, by_file[each.path], self._settings.for_path(each.path))
         self._spent({"rules": time.perf_counter() - start})
         return ScanReport(
             tuple(sorted(findings, key=lambda finding: finding.sort_key)),
@@ -230,7 +230,8 @@ class _Scan:
             sum(each.entry_points for each in scanned),
             sum(each.lines for each in scanned),
             self._timings,
-            failing,
+            failing(findings, self._settings),
+            tuple(each.path for each in scanned if not each.problems),
         )
 
     def _judge(self, writes: Sequence[StateWrite], by_file: Mapping[str, list[Finding]]) -> None:

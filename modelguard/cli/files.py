@@ -1,0 +1,44 @@
+"""Files that commands change: as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from errno import EACCES
+
+
+def replace_file(path: str, content: bytes) -> None:
+    """Write a file beside the one that `path` leads to, and put it in its place: what reads it meanwhile sees one or the other.
+
+    Where none is yet, it becomes one.
+    """
+    path = os.path.realpath(path)
+    is_new = not os.path.exists(path)
+    if not is_new and not os.access(path, os.W_OK):
+        # Taking its place would not ask for that.
+        raise PermissionError(EACCES, os.strerror(EACCES))
+    handle, partial = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".modelguard-")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        if is_new:
+            os.chmod(partial, 0o666 & ~_umask())
+        else:
+            old, new = os.stat(path), os.stat(partial)
+            if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+                with suppress(OSError):
+                    os.chown(partial, old.st_uid, old.st_gid)
+            os.chmod(partial, old.st_mode & 0o7777)
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _umask() -> int:
+    """What a new file must not allow; it can only be asked for by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
