@@ -123,9 +123,7 @@ def test_a_model_with_obstacles() -> None:
     assert re.match(r"├── layers \(ModuleList\)  inlined$", tree[1])
     assert re.match(r"│   └── 0, 1 \(Noisy\)  graph-break  ", tree[2])
     assert any(re.match(r"[├└]── recurrent \(LSTM\)  recurrent  ", line) for line in tree)
-    assert (
-        len([line for line in done.stdout.splitlines() if re.search(r"ready_models\.py:\d+:\d+: error\[MG30[45]\]", line)]) == 7
-    )
+    assert len(re.findall(r"ready_models\.py:\d+:\d+: error\[MG30[45]\]", done.stdout)) == 7
     assert "help: keep the value in a tensor on the device" in done.stdout
     assert "\nhere\n" not in done.stdout
 
