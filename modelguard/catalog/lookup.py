@@ -62,12 +62,15 @@ def remedy(text: str) -> str | None:
 def match(text: str) -> list[Match]:
     """The errors that `text` tells of, each once, the one to look at first.
 
-    That is an exception before a warning, a specific error before one that wraps any other, what modelguard says before what torch
-    told it, the last traceback before earlier ones, and of exceptions that caused each other the first.
+    That is an exception before a warning, a specific error before one that wraps any other, what modelguard says before what
+    torch told it, the last traceback before earlier ones, and of exceptions that caused each other the first.
     """
     lines = [_PREFIX.sub("", line.strip(_FRAME), count=1).strip(_FRAME) for line in _plain(text).split("\n")]
-    # A message may be wrapped between words, or anywhere by a terminal of fixed width.
-    return _found(_Joined(lines, " ")) or _found(_Joined(lines, ""))
+    found = _found(_Joined(lines, " "))
+    if all(WRAPPER in one.record.tags for one in found):
+        # Perhaps a terminal of fixed width has cut the words that say more.
+        return _found(_Joined(lines, "")) or found
+    return found
 
 
 class _Joined:

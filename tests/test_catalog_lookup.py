@@ -1,0 +1,387 @@
+"""Which record a text tells of: messages as they were met, in the disguises that logs and terminals give them, and messages of others."""
+
+from __future__ import annotations
+
+import io
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from modelguard.catalog import by_id, match, records, remedy
+from modelguard.catalog.pages import page
+from modelguard.cli.main import main
+from modelguard.rules import by_code, rule_names
+
+Captured = pytest.CaptureFixture[str]
+
+MESSAGES = {
+    "modelguard-recompile": "modelguard.runtime.errors.RecompileError: ReLU.forward was compiled once, and that does not hold for these arguments:",
+    "modelguard-split-names": "modelguard.codegen.errors.SplitError: 'aten::mm' is one name; give a list of operators",
+    "modelguard-state-write": "modelguard.runtime.errors.StateWriteError: forward writes state, and a replayed CUDA graph runs no Python that would "
+    "write it again: self.norm.mean is rebound at /models/norm.py:12 in forward",
+    "torch-backend-compiler-failed": "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised: ValueError: boom",
+    "torch-builtin-not-traced": "torch._dynamo.exc.Unsupported: Failed to trace builtin operator Explanation: Dynamo does not know how to trace builtin "
+    "operator `print` with argument types ['str', 'Size'] (has_kwargs False) Hint: Avoid calling builtin `print`",
+    "torch-cond-side-effect": "torch._dynamo.exc.UncapturedHigherOrderOpError: This higher order operator doesn't work unless it is captured completely "
+    "with torch.compile. Got graph break/error: Encountered input mutation during higher order op tracing Higher Order Operator: torch.cond Explanation: no",
+    "torch-constraints-violated": 'torch._dynamo.exc.UserError: Constraints violated (n)! For more information, run with TORCH_LOGS="+dynamic".',
+    "torch-context-manager": "torch._dynamo.exc.Unsupported: Unsupported context manager Explanation: Dynamo does not know how to enter a `lock` "
+    "context manager. Hint: Avoid using the unsupported context manager.",
+    "torch-cudagraph-cpu-device": "skipping cudagraphs due to skipping cudagraphs due to cpu device (arg0_1). Found from :",
+    "torch-cudagraph-incompatible-op": "skipping cudagraphs due to incompatible op (nonzero)",
+    "torch-cudagraph-many-sizes": "CUDAGraph supports dynamic shapes by recording a new graph for each distinct input size. Recording too many CUDAGraphs "
+    "may lead to extra overhead. We have observed 51 distinct sizes.",
+    "torch-cudagraph-mutated-inputs": "skipping cudagraphs due to mutated inputs (2 instances). Found from :",
+    "torch-cudagraph-output-overwritten": "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run. "
+    "Stack trace: [Could not find stack trace].",
+    "torch-cudagraph-pointer-changed": "RuntimeError: static input data pointer changed. input name: primals_3. data pointer changed from 140 to 141.",
+    "torch-data-dependent-branching": "torch._dynamo.exc.Unsupported: Data-dependent branching Explanation: Detected data-dependent branching "
+    "(e.g. `if my_tensor.sum() > 0:`). Dynamo does not support tracing dynamic control flow.",
+    "torch-data-dependent-operator": "torch._dynamo.exc.Unsupported: Data dependent operator Explanation: Operator `aten.equal.default` has a non-Tensor "
+    "output whose value is dependent on the data of Tensor inputs.",
+    "torch-deepcopy-non-leaf": "RuntimeError: Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.",
+    "torch-disabled-function": "torch._dynamo.exc.Unsupported: Skip calling `torch.compiler.disable()`d function Explanation: Skip calling function "
+    "`<function scaled at 0x7f556185b100>` since it was wrapped with `torch.compiler.disable` (reason: None)",
+    "torch-dynamic-shape-operator": "torch._dynamo.exc.Unsupported: Dynamic shape operator Explanation: Operator `aten.nonzero.default`'s output shape "
+    "depends on input Tensor data.",
+    "torch-export-attribute-assigned": "UserWarning: The tensor attributes self.total, self.last were assigned during export. Such attributes must be",
+    "torch-export-side-effects": "UserWarning: While compiling, we found certain side effects happened in the model.forward. Here are the list of",
+    "torch-fail-on-recompile": "RuntimeError: Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: '/models/net.py', "
+    "function name: 'forward', line number: 73",
+    "torch-fake-tensor-call": "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call Explanation: Dynamo failed to run FX node "
+    "with fake tensors: call_function <built-in function matmul>(*(FakeTensor(..., size=(4,)), FakeTensor(..., size=(5,))), **{}): got RuntimeError",
+    "torch-generator": "torch._dynamo.exc.Unsupported: Attempt to trace generator Explanation: Generators cannot be compiled directly with it.",
+    "torch-guard-on-data-dependent": "torch._dynamo.exc.UserError: Consider annotating your code using torch._check*(). Could not guard on data-dependent "
+    "expression zuf0 > 0.0 (unhinted: zuf0 > 0.0). (Size-like symbols: none)",
+    "torch-internal-dynamo-error": "torch._dynamo.exc.InternalTorchDynamoError: KeyError: compared",
+    "torch-item": "torch._dynamo.exc.Unsupported: Unsupported Tensor.item() call with capture_scalar_outputs=False Explanation: Dynamo does not support",
+    "torch-logging-in-forward": "torch._dynamo.exc.Unsupported: logging.Logger method not supported for non-export cases Explanation: they are not.",
+    "torch-missing-fake-kernel": "RuntimeError: There was no fake impl registered for <CustomOpDef(lib::op)>. This is necessary for torch.compile/export",
+    "torch-no-compiled-frames": "RuntimeError: torch.compile with fullgraph=True found no compiled frames. Skipped frames:",
+    "torch-recompile-limit": "torch._dynamo.exc.FailOnRecompileLimitHit: Hard failure due to fullgraph=True",
+    "torch-rnn": "torch._dynamo.exc.Unsupported: Attempted to wrap RNN, GRU, or LSTM Explanation: Dynamo does not support RNN, GRU, or LSTM.",
+    "torch-scripted-module": "torch._dynamo.exc.Unsupported: torch.jit.script/freeze modules unsupported Explanation: Dynamo does not support it.",
+    "torch-skipped-function": "torch._dynamo.exc.Unsupported: Attempted to call function marked as skipped Explanation: Dynamo does not know how to trace "
+    "the builtin `time.time.` This function is either a Python builtin (e.g. _warnings.warn) or a third-party C/C++ Python extension",
+    "torch-stream-capturing": "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing",
+    "torch-unbacked-integer": "torch._dynamo.exc.UserError: Consider annotating your code using torch._check*(). Could not extract specialized integer from "
+    "data-dependent expression u0 (unhinted: u0). (Size-like symbols: none)",
+    "torch-unsupported": "torch._dynamo.exc.Unsupported: Unsupported Tensor.requires_grad_() call Explanation: Dynamo does not support changes to it.",
+    "torch-user-graph-break": "torch._dynamo.exc.Unsupported: Call to `torch._dynamo.graph_break()` Explanation: User-inserted graph break. Message: None",
+    "vllm-aot-compile-unsupported": "RuntimeError: aot_compile is not supported by the current configuration. Please make sure torch.compile is enabled with "
+    "the latest version of PyTorch (current using torch: 2.10.0+cu130)",
+    "vllm-artifact-not-serializable": "RuntimeError: The compiled artifact is not serializable. This usually means that the model code has something that is "
+    "not serializable by torch.compile in it.",
+    "vllm-buffer-modified-in-forward": "RuntimeError: Assigning / modifying buffers of nn.Module during forward pass is not allowed when using cudagraph "
+    "inside the compiler because it will cause silent errors. Please use eager mode or fix the code.",
+    "vllm-call-module-not-allowed": "RuntimeError: call_module is not allowed for codegen target submod_3.",
+    "vllm-compile-cache-entry-type": "TypeError: Expected <class 'int'> but got <class 'str'> for 8",
+    "vllm-failed-to-compile": "RuntimeError: vLLM failed to compile the model. The most likely reason for this is that a previous compilation failed, leading "
+    "to a corrupted compilation artifact. We recommend trying to remove ~/.cache/vllm/torch_compile_cache and try again to see the real issue.",
+    "vllm-no-compilation-mode": "RuntimeError: Compilation mode cannot be NO_COMPILATION",
+    "vllm-pass-manager-in-config": "ValueError: PostGradPassManager can not be kept in CompilationConfig.",
+    "vllm-unbacked-needs-no-bytecode-hook": "AssertionError: UNBACKED dynamic shapes requires VLLM_USE_BYTECODE_HOOK=0. ",
+    "vllm-unsupported-node": "RuntimeError: Unsupported node from codegen: %view : [num_users=1] = call_method[target=view](args = (%x, -1), kwargs = {})",
+}
+
+GROUPS = {
+    "modelguard-state-write": {"object": "self.norm.mean", "operation": "rebound", "place": "/models/norm.py:12"},
+    "torch-backend-compiler-failed": {"backend": "inductor", "cause": "ValueError"},
+    "torch-builtin-not-traced": {"builtin": "print"},
+    "torch-constraints-violated": {"dimensions": "n"},
+    "torch-context-manager": {"manager": "lock"},
+    "torch-cudagraph-many-sizes": {"sizes": "51"},
+    "torch-cudagraph-pointer-changed": {"what": "static input", "name": "primals_3"},
+    "torch-disabled-function": {"function": "scaled"},
+    "torch-data-dependent-operator": {"operator": "aten.equal.default"},
+    "torch-dynamic-shape-operator": {"operator": "aten.nonzero.default"},
+    "torch-fail-on-recompile": {"filename": "/models/net.py", "function": "forward"},
+    "torch-fake-tensor-call": {"kind": "Runtime", "call": "<built-in function matmul>"},
+    "torch-guard-on-data-dependent": {"expression": "zuf0 > 0.0"},
+    "torch-missing-fake-kernel": {"operator": "lib::op"},
+    "torch-skipped-function": {"function": "time.time"},
+    "torch-unbacked-integer": {"expression": "u0"},
+    "torch-unsupported": {"reason": "Unsupported Tensor.requires_grad_() call"},
+    "vllm-aot-compile-unsupported": {"torch": "2.10.0+cu130"},
+    "vllm-call-module-not-allowed": {"target": "submod_3"},
+    "vllm-compile-cache-entry-type": {"expected": "int", "got": "str", "value": "8"},
+    "vllm-unsupported-node": {"node": "%view", "kind": "call_method"},
+}
+
+FRAMES = """\
+Traceback (most recent call last):
+  File "/srv/vllm/v1/engine/core.py", line 862, in run_engine_core
+    engine_core = EngineCoreProc(*args, **kwargs)
+                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/srv/vllm/compilation/codegen.py", line 67, in generate_execution_code_with_name
+    raise RuntimeError(f"call_module is not allowed for codegen target {target}.")
+  File "/srv/vllm/compilation/backends.py", line 180, in check_type
+    raise TypeError(f"Expected {ty} but got {type(value)} for {value}")
+"""
+
+
+def prefixed(prefix: str) -> Callable[[str], str]:
+    return lambda message: textwrap.indent(FRAMES + "\n".join(textwrap.wrap(message, 70)), prefix, lambda line: True)
+
+
+DISGUISES: dict[str, Callable[[str], str]] = {
+    "alone": lambda message: message,
+    "traceback": lambda message: FRAMES + message + "\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace\n",
+    "wrapped between words": lambda message: FRAMES + "\n".join(textwrap.wrap(message, 40)),
+    "wrapped and indented": lambda message: FRAMES + textwrap.indent("\n".join(textwrap.wrap(message, 50)), "      "),
+    "cut by a terminal": lambda message: "\n".join(message[start : start + 53] for start in range(0, len(message), 53)),
+    "windows": lambda message: (FRAMES + "\n".join(textwrap.wrap(message, 60))).replace("\n", "\r\n"),
+    "engine": prefixed("(EngineCore_DP0 pid=1234) ERROR 08-12 10:11:12 [core.py:862] "),
+    "worker": prefixed(
+        "(Worker_TP1 pid=77) (RayWorkerWrapper pid=88, ip=10.0.0.7) ERROR 08-12 10:11:12 [v1/executor/multiproc_executor.py:591] "
+    ),
+    "torch's log": prefixed("W1201 04:16:47.541000 28409 torch/_dynamo/convert_frame.py:1994] [0/0] [__cudagraphs] "),
+    "torchrun": prefixed("[rank3]: "),
+    "pytest": prefixed("E   "),
+    "container": prefixed("2026-08-12T10:11:12.123456789Z stderr F "),
+    "logging": prefixed("2026-08-12 10:11:12,123 - "),
+    "rich": lambda message: "\n".join(f"│ {line:74} │" for line in textwrap.wrap(message, 70)),
+    "colours": lambda message: FRAMES + "\x1b[1;31m" + message.replace(" ", "\x1b[0m \x1b[38;5;196m") + "\x1b[0m",
+    "hyperlink": lambda message: "\x1b]8;;file:///srv/log\x1b\\" + message + "\x1b]8;;\x1b\\",
+    "JSON": lambda message: json.dumps({"level": "error", "message": FRAMES + "\n".join(textwrap.wrap(message, 60))}),
+    "repr": lambda message: repr(RuntimeError(message)),
+}
+
+
+def test_every_record_has_a_message() -> None:
+    assert sorted(MESSAGES) == sorted(records())
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_a_message_is_found_in_every_disguise(disguise: str) -> None:
+    found = {record: [found.record.id for found in match(DISGUISES[disguise](text))] for record, text in MESSAGES.items()}
+    assert {record: ids for record, ids in found.items() if ids[:1] != [record]} == {}
+
+
+@pytest.mark.parametrize("record", GROUPS)
+def test_what_varies_in_a_message_is_told(record: str) -> None:
+    assert match(MESSAGES[record])[0].groups == GROUPS[record]
+
+
+def test_where_the_message_stands_is_told() -> None:
+    found = match(FRAMES + MESSAGES["vllm-call-module-not-allowed"])[0]
+    assert (found.line, found.text) == (9, "call_module is not allowed for codegen target submod_3")
+
+
+UNRELATED = [
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.5 GiB is free.",
+    "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "RuntimeError: CUDA error: device-side assert triggered",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+    "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x4 and 8x8)",
+    "RuntimeError: mat1 and mat2 must have the same dtype, but got Half and Float",
+    "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+    "RuntimeError: Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [3, 4]",
+    "RuntimeError: The size of tensor a (4) must match the size of tensor b (5) at non-singleton dimension 0",
+    "RuntimeError: Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed).",
+    "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",
+    "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace operation: [torch.FloatTensor [4]]",
+    "RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.",
+    "RuntimeError: a view of a leaf Variable that requires grad is being used in an in-place operation.",
+    "RuntimeError: Error(s) in loading state_dict for Net: size mismatch for fc.weight: copying a param with shape torch.Size([4, 4])",
+    "NotImplementedError: Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to()",
+    "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+    "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+    "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (28000).",
+    "OSError: nowhere/model is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'",
+    "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n  Input should be a valid integer [type=int_type]",
+    "TypeError: Expected str but got int for argument 'name'",
+    "TypeError: forward() missing 1 required positional argument: 'mask'",
+    "TypeError: cannot pickle 'generator' object",
+    "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'",
+    "AttributeError: 'Net' object has no attribute 'update'. Did you mean: 'updates'?",
+    "AttributeError: module 'torch' has no attribute 'compile'",
+    "ModuleNotFoundError: No module named 'vllm.compilation.codegen'",
+    "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+    "KeyError: 'model.layers.0.self_attn.rotary_emb.inv_freq'",
+    "RecursionError: maximum recursion depth exceeded while calling a Python object",
+    "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1970, unhandled cuda error",
+    "OSError: [Errno 98] Address already in use",
+    "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+    "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xe9 in position 5: invalid continuation byte",
+    "RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed.",
+    "RuntimeError: PassManager::run failed",
+    "torch._dynamo.exc.Unsupported is what Dynamo raises where it cannot trace a generator, a context manager or a branch",
+    "UserWarning: torch.nn.utils.weight_norm is deprecated in favor of torch.nn.utils.parametrizations.weight_norm.",
+    "INFO 08-12 10:11:12 [gpu_model_runner.py:5001] Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%",
+]
+
+
+@pytest.mark.parametrize("text", UNRELATED)
+def test_other_messages_match_nothing(text: str) -> None:
+    assert match(FRAMES + text) == []
+
+
+def test_of_a_chain_the_cause_comes_first() -> None:
+    chain = (
+        f"{FRAMES}torch._dynamo.exc.Unsupported: Attempt to trace generator\n\n"
+        f"The above exception was the direct cause of the following exception:\n\n{FRAMES}"
+        "RuntimeError: Compilation mode cannot be NO_COMPILATION\n"
+    )
+    assert [found.record.id for found in match(chain)] == ["torch-generator", "vllm-no-compilation-mode"]
+
+
+def test_the_last_traceback_comes_before_earlier_ones() -> None:
+    log = f"{FRAMES}torch._dynamo.exc.Unsupported: Attempt to trace generator\nrunning on\n{FRAMES}{MESSAGES['vllm-no-compilation-mode']}"
+    assert [found.record.id for found in match(log)] == ["vllm-no-compilation-mode", "torch-generator"]
+
+
+def test_what_wraps_an_error_comes_after_it_and_a_warning_last() -> None:
+    log = "\n".join(
+        MESSAGES[record] for record in ("torch-cudagraph-mutated-inputs", "vllm-failed-to-compile", "torch-missing-fake-kernel")
+    )
+    assert [found.record.id for found in match(log)] == [
+        "torch-missing-fake-kernel",
+        "vllm-failed-to-compile",
+        "torch-cudagraph-mutated-inputs",
+    ]
+
+
+def test_each_record_is_told_once() -> None:
+    found = match("\n".join([MESSAGES["torch-item"]] * 3))
+    assert [(one.record.id, one.line) for one in found if one.record.id == "torch-item"] == [("torch-item", 1)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("Unsupported: " * 400_000, id="beginnings"),
+        pytest.param(" " * 5_000_000, id="blanks"),
+        pytest.param("call_module" + " " * 5_000_000, id="blanks-after-a-word"),
+        pytest.param("torch._dynamo.exc.Unsupported: " + "x" * 5_000_000, id="one-word"),
+        pytest.param("backend='" * 500_000, id="quotes"),
+        pytest.param("\x1b[" * 2_500_000, id="colours"),
+        pytest.param("Traceback (most recent call last)\n" * 150_000, id="tracebacks"),
+        pytest.param("(" * 5_000_000, id="parentheses"),
+        pytest.param("Expected <class '" * 300_000, id="classes"),
+    ],
+)
+def test_five_megabytes_of_nothing(text: str) -> None:
+    assert match(text) == []
+
+
+@pytest.mark.parametrize("text", ["", " \n\t ", "\0", "\udcff", "\\", "\x1b", "\r"])
+def test_hardly_any_text(text: str) -> None:
+    assert match(text) == []
+
+
+def test_remedy() -> None:
+    assert (
+        remedy("Data-dependent branching\n  Explanation: Detected data-dependent branching")
+        == (records()["torch-data-dependent-branching"].solutions[0])
+    )
+    assert remedy("KeyError: 'x'") is None
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data), isatty=lambda: False))
+
+
+def test_explain_a_message(capsys: Captured) -> None:
+    assert main(["explain", MESSAGES["vllm-call-module-not-allowed"]]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("line 1: call_module is not allowed for codegen target submod_3\n  target = submod_3\n\n")
+    assert out.endswith(page(records()["vllm-call-module-not-allowed"], rule_names()))
+    assert err == ""
+
+
+def test_explain_a_message_without_quotes(capsys: Captured) -> None:
+    assert main(["explain", *MESSAGES["vllm-no-compilation-mode"].split()]) == 0
+    assert "# Compilation mode cannot be NO_COMPILATION" in capsys.readouterr().out
+
+
+def test_explain_standard_input_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    log = FRAMES + MESSAGES["torch-item"] + "\n" + MESSAGES["torch-cudagraph-mutated-inputs"]
+    stdin(monkeypatch, log.encode() + b"\xff")
+    assert main(["explain", "-"]) == 0
+    out = capsys.readouterr().out
+    assert "\nalso, line 10: skipping cudagraphs due to mutated inputs (2 instances) " in out
+    assert "# Unsupported Tensor.item() call" in out
+    path = tmp_path / "engine.log"
+    path.write_text(log)
+    assert main(["explain", str(path)]) == 0
+    assert capsys.readouterr().out == out
+
+
+@pytest.mark.parametrize("name", ["torch-item", "TORCH-ITEM", "item"])
+def test_explain_a_record(name: str, capsys: Captured) -> None:
+    assert main(["explain", name]) == 0
+    assert capsys.readouterr().out == page(records()["torch-item"], rule_names())
+
+
+def test_explain_as_json(capsys: Captured) -> None:
+    assert main(["explain", MESSAGES["vllm-call-module-not-allowed"], "--output-format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document.pop("match") == {
+        "line": 1,
+        "text": "call_module is not allowed for codegen target submod_3",
+        "groups": {"target": "submod_3"},
+    }
+    assert document.pop("others") == []
+    assert document == json.loads(json.dumps(records()["vllm-call-module-not-allowed"].as_json()))
+    assert main(["explain", "torch-item", "--output-format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["match"] is None
+
+
+def test_explain_says_none(capsys: Captured) -> None:
+    assert main(["explain", "KeyError: 'x'"]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("none: ") and "modelguard catalog" in out and "modelguard rules" in out
+    assert err == ""
+    assert main(["explain", "KeyError: 'x'", "--output-format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"id": None, "match": None, "others": []}
+
+
+def test_a_message_cannot_steer_the_terminal(capsys: Captured) -> None:
+    main(["explain", "backend='\x07\x9b31m' raised: ValueError: x"])
+    out = capsys.readouterr().out
+    assert "\x07" not in out and "\x9b" not in out
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        pytest.param(b"", ["standard input is empty"], id="empty"),
+        pytest.param(b" \n\t\n", ["standard input is empty"], id="blank"),
+        pytest.param(b"\x7fELF\x02\x01\0\0", ["no text", "NUL"], id="binary"),
+        pytest.param(b"x" * (16 << 20) + b"y", ["16 MiB", "tail -n"], id="huge"),
+    ],
+)
+def test_bad_input_is_an_error(data: bytes, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    stdin(monkeypatch, data)
+    assert main(["explain", "-"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [word for word in words if word not in err] == []
+
+
+def test_a_file_that_is_not_there_or_cannot_be_read(tmp_path: Path, capsys: Captured) -> None:
+    for name in (str(tmp_path / "gone"), "gone.log"):
+        assert main(["explain", name]) == 2
+        assert f"there is no file {name}" in capsys.readouterr().err
+    (tmp_path / "empty.log").write_text("")
+    assert main(["explain", str(tmp_path / "empty.log")]) == 2
+    assert "empty.log is empty" in capsys.readouterr().err
+
+
+def test_a_misspelt_record_is_answered_with_the_nearest(capsys: Captured) -> None:
+    assert main(["explain", "torch-itme"]) == 2
+    assert "did you mean torch-item" in capsys.readouterr().err
+
+
+def test_a_rule_names_its_errors(capsys: Captured) -> None:
+    assert main(["explain", "MG108"]) == 0
+    assert "(../errors/torch-cudagraph-mutated-inputs.md)" in capsys.readouterr().out
+    assert main(["explain", "MG108", "--output-format", "json"]) == 0
+    errors = json.loads(capsys.readouterr().out)["errors"]
+    assert "torch-cudagraph-mutated-inputs" in errors
+    assert all(by_id(name) is not None for name in errors) and by_code["MG108"]
