@@ -53,7 +53,11 @@ Traceback (most recent call last):
     engine_core = EngineCoreProc(*args, **kwargs)
                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   File "/srv/vllm/compilation/codegen.py", line 67, in generate_execution_code_with_name
-    raise RuntimeError(f"call_module is not allowed for codegen target {target}.")
+    raise RuntimeError(
+"""
+QUOTED = """\
+        f"call_module is not allowed for codegen target {target}."
+    )
   File "/srv/vllm/compilation/backends.py", line 180, in check_type
     raise TypeError(f"Expected {ty} but got {type(value)} for {value}")
 """
@@ -65,6 +69,7 @@ def prefixed(prefix: str) -> Callable[[str], str]:
 
 DISGUISES: dict[str, Callable[[str], str]] = {
     "alone": lambda message: message,
+    "traceback with source": lambda message: FRAMES + QUOTED + message + "\n",
     "traceback": lambda message: FRAMES + message + "\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace\n",
     "wrapped between words": lambda message: FRAMES + "\n".join(textwrap.wrap(message, 40)),
     "wrapped and indented": lambda message: FRAMES + textwrap.indent("\n".join(textwrap.wrap(message, 50)), "      "),
@@ -104,12 +109,17 @@ def test_what_varies_in_a_message_is_told(record: str) -> None:
 
 def test_where_the_message_stands_is_told() -> None:
     found = match(FRAMES + MESSAGES["vllm-call-module-not-allowed"])[0]
-    assert (found.line, found.text) == (9, "call_module is not allowed for codegen target submod_3")
+    assert (found.line, found.text) == (7, "call_module is not allowed for codegen target submod_3")
 
 
 @pytest.mark.parametrize("text", UNRELATED)
 def test_other_messages_match_nothing(text: str) -> None:
     assert match(FRAMES + text) == []
+
+
+@pytest.mark.parametrize("record", records())
+def test_a_message_as_the_source_spells_it_is_found(record: str) -> None:
+    assert [found.record.id for found in match(records()[record].errorMessage)][:1] == [record]
 
 
 def test_of_a_chain_the_cause_comes_first() -> None:
@@ -195,7 +205,7 @@ def test_explain_standard_input_and_a_file(tmp_path: Path, monkeypatch: pytest.M
     stdin(monkeypatch, log.encode() + b"\xff")
     assert main(["explain", "-"]) == 0
     out = capsys.readouterr().out
-    assert "\nalso, line 10: skipping cudagraphs due to mutated inputs (2 instances) " in out
+    assert "\nalso, line 8: skipping cudagraphs due to mutated inputs (2 instances) " in out
     assert "# Unsupported Tensor.item() call" in out
     path = tmp_path / "engine.log"
     path.write_text(log)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -66,10 +66,11 @@ def match(text: str) -> list[Match]:
     torch told it, the last traceback before earlier ones, and of exceptions that caused each other the first.
     """
     lines = [_PREFIX.sub("", line.strip(_FRAME), count=1).strip(_FRAME) for line in _plain(text).split("\n")]
-    found = _found(_Joined(lines, " "))
+    joined = _Joined(lines, " ")
+    found = _found(joined, _pattern)
     if all(WRAPPER in one.record.tags for one in found):
-        # Perhaps a terminal of fixed width has cut the words that say more.
-        return _found(_Joined(lines, "")) or found
+        # Perhaps a terminal of fixed width has cut the words that say more, or the message is as the source spells it.
+        return _found(_Joined(lines, ""), _cut) or found or _found(joined, _spelled)
     return found
 
 
@@ -78,7 +79,6 @@ class _Joined:
 
     def __init__(self, lines: list[str], separator: str) -> None:
         self.text = separator.join(lines)
-        self.wraps_words = not separator
         self._starts = list(accumulate((len(line) + len(separator) for line in lines[:-1]), initial=0))
         self._tracebacks = [found.start() for found in _TRACEBACK.finditer(self.text) if not found["chained"]]
 
@@ -90,10 +90,24 @@ class _Joined:
         return bisect_right(self._tracebacks, position)
 
 
-def _found(joined: _Joined) -> list[Match]:
+def _pattern(record: Record) -> str:
+    return record.messagePattern
+
+
+def _cut(record: Record) -> str:
+    """The pattern, for a text whose words may be cut anywhere."""
+    return record.messagePattern.replace(r"\s+", r"\s*")
+
+
+def _spelled(record: Record) -> str:
+    """The message itself, braces and all."""
+    return r"\s+".join(map(re.escape, record.errorMessage.split()))
+
+
+def _found(joined: _Joined, pattern: Callable[[Record], str]) -> list[Match]:
     ranked = []
     for record in records().values():
-        best = min(_hits(record, joined), key=lambda hit: hit[0], default=None)
+        best = min(_hits(pattern(record), joined), key=lambda hit: hit[0], default=None)
         if best is not None:
             ranked.append((_rank(record), *best, record))
     ranked.sort(key=lambda entry: entry[:2])
@@ -108,9 +122,8 @@ def _found(joined: _Joined) -> list[Match]:
     ]
 
 
-def _hits(record: Record, joined: _Joined) -> Iterator[tuple[tuple[int, int], re.Match[str]]]:
-    """Where the text has the record's message, and which of these places comes first."""
-    pattern = record.messagePattern.replace(r"\s+", r"\s*") if joined.wraps_words else record.messagePattern
+def _hits(pattern: str, joined: _Joined) -> Iterator[tuple[tuple[int, int], re.Match[str]]]:
+    """Where the text has what the pattern describes, and which of these places comes first."""
     for hit in re.finditer(pattern, joined.text):
         yield (-joined.traceback(hit.start()), hit.start()), hit
 

@@ -64,6 +64,8 @@ def command(words: tuple[str, ...], output_format: str) -> int:
 def _text(asked: str) -> str:
     """What is to be explained: standard input, the content of a file, or what was asked itself."""
     if asked == "-":
+        if sys.stdin is None:
+            raise ModelguardError("standard input is closed, so there is nothing to explain")
         if sys.stdin.isatty():
             remark("modelguard: paste the error, then end the input (Ctrl-D)")
         return _decoded(sys.stdin.buffer.read(_MOST_BYTES + 1), "standard input")
