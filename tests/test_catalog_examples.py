@@ -38,9 +38,9 @@ each_record = pytest.mark.parametrize("record", records().values(), ids=list(rec
 
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
-    """What one example compiled must not be found by the next one."""
+    """What one example compiled or allowed must not be found by the next one."""
     torch._dynamo.reset()
-    with torch._dynamo.config.patch({}):
+    with torch._dynamo.config.patch(allow_rnn=False):
         yield
     torch._dynamo.reset()
 
