@@ -43,11 +43,15 @@ class CapturableRouter(nn.Module):
         return out
 
 
-def build() -> tuple[nn.Module, tuple[torch.Tensor]]:
+def _calls() -> list[tuple[torch.Tensor]]:
+    return [(torch.randn(8, 16),) for _ in range(4)]
+
+
+def build() -> tuple[nn.Module, list[tuple[torch.Tensor]]]:
     """The router with obstacles."""
-    return Router(16, 4), (torch.randn(8, 16),)
+    return Router(16, 4), _calls()
 
 
-def build_capturable() -> tuple[nn.Module, tuple[torch.Tensor]]:
+def build_fixed() -> tuple[nn.Module, list[tuple[torch.Tensor]]]:
     """The one without."""
-    return CapturableRouter(16, 4), (torch.randn(8, 16),)
+    return CapturableRouter(16, 4), _calls()

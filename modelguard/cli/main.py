@@ -25,6 +25,7 @@ TERMINATED = 143
 READER_GONE = 141
 
 _COMMANDS = {
+    "catalog": "modelguard.cli.catalog",
     "clean": "modelguard.cli.clean",
     "codegen": "modelguard.cli.codegen",
     "confirm": "modelguard.cli.confirm",
