@@ -1,4 +1,4 @@
-"""An expert router that asks the device for values, and one that is a single graph: `modelguard ready examples/router.py:build`."""
+"""An expert router that asks the device for values, and one that is a single graph (`modelguard ready` on either)."""
 
 import torch
 from torch import nn

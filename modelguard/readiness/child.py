@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from modelguard.catalog import match
 from modelguard.codegen import TraceError, trace
 from modelguard.codegen.trace import Tracer
 from modelguard.readiness.check import Checked, Checking, difference
@@ -128,8 +129,18 @@ def _obstacle(obstacle: Obstacle, tree: ModuleTree) -> dict[str, Any]:
         "class": None if module is None else type(module).__qualname__,
         "modules": list(obstacle.modules),
         "in_graph": obstacle.is_in_graph,
+        "record": _record(obstacle),
         "stack": [_frame(frame) for frame in obstacle.stack],
     }
+
+
+def _record(obstacle: Obstacle) -> str | None:
+    """The record of the error catalogue that tells of it."""
+    if obstacle.is_in_graph:
+        # What capture says once it comes to this.
+        return "torch-stream-capturing"
+    matches = match(obstacle.message)
+    return matches[0].record.id if matches else None
 
 
 def _frame(frame: Frame) -> dict[str, Any]:

@@ -64,6 +64,7 @@ SCHEMA: dict[str, Any] = {
             "class": (str, type(None)),
             "modules": [str],
             "in_graph": bool,
+            "record": (str, type(None)),
             "stack": [{"path": str, "line": int, "function": str}],
         }
     ],
@@ -125,6 +126,7 @@ def test_a_model_with_obstacles() -> None:
     assert any(re.match(r"[├└]── recurrent \(LSTM\)  recurrent  ", line) for line in tree)
     assert len(re.findall(r"ready_models\.py:\d+:\d+: error\[MG30[45]\]", done.stdout)) == 7
     assert "help: keep the value in a tensor on the device" in done.stdout
+    assert "`modelguard explain torch-rnn` says more" in done.stdout
     assert "\nhere\n" not in done.stdout
 
 
