@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import suppress
-from errno import EACCES
 
+from modelguard.cli.files import replace_file
 from modelguard.errors import ModelguardError, SourceError
 from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
 from modelguard.report.text import plural
@@ -68,28 +66,7 @@ def _add(path: str, findings: list[Finding], reason: str) -> bool:
     except UnicodeEncodeError:
         raise SourceError(path, None, f"the reason has a character that {encoding}, the encoding of this file, lacks") from None
     try:
-        _replace(os.path.realpath(path), content)
+        replace_file(path, content)
     except OSError as error:
         raise SourceError(path, None, f"cannot write this file: {(error.strerror or str(error)).lower()}") from None
     return True
-
-
-def _replace(path: str, content: bytes) -> None:
-    """Write a file beside the old one, and put it in its place: what reads it meanwhile sees one or the other."""
-    if not os.access(path, os.W_OK):
-        # Taking its place would not ask for that.
-        raise PermissionError(EACCES, os.strerror(EACCES))
-    handle, partial = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".modelguard-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        old, new = os.stat(path), os.stat(partial)
-        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-            with suppress(OSError):
-                os.chown(partial, old.st_uid, old.st_gid)
-        os.chmod(partial, old.st_mode & 0o7777)
-        os.replace(partial, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(partial)
-        raise

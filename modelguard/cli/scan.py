@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import click
@@ -50,6 +50,10 @@ _LISTED = 5
 )
 @click.option("--output-file", metavar="FILE", type=click.Path(dir_okay=False), help="Write the findings there.")
 @click.option("--statistics", is_flag=True, help="Print how many findings each rule has, in place of the findings.")
+@click.option("--fix", is_flag=True, help="Repair in the files what can safely be repaired, and print what remains.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also apply, or mark, fixes that may change what the code does.")
+@click.option("--diff", is_flag=True, help="Print what --fix would change, and change nothing; status 1 if that is anything.")
+@click.option("--show-fixes", is_flag=True, help="List what --fix repairs, or --diff would.")
 @click.option("--add-ignore", metavar="REASON", help="Write a comment into the files that suppresses what fails the run.")
 @click.option("--stdin-filename", metavar="FILE", help="Scan standard input (PATHS is -) as if it were this file.")
 @click.option("--entry-point", multiple=True, metavar="METHOD", help="Another method that is captured, besides forward.")
@@ -80,6 +84,10 @@ def command(
     output_format: str,
     output_file: str | None,
     statistics: bool,
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
+    show_fixes: bool,
     add_ignore: str | None,
     stdin_filename: str | None,
     entry_point: tuple[str, ...],
@@ -100,9 +108,17 @@ def command(
         raise click.UsageError("--quiet and --verbose exclude each other")
     if statistics and output_format != "text":
         raise click.UsageError("--statistics is text; --output-format json has the same numbers in its findings")
+    if show_fixes and not fix and not diff:
+        raise click.UsageError("--show-fixes lists what --fix repairs, or --diff would; add one of them")
+    if diff and (statistics or output_file is not None or output_format != "text"):
+        raise click.UsageError("--diff prints no findings; ask for those in another run")
     if add_ignore is not None:
         from modelguard.cli.add_ignore import add_ignores_to_files, check_reason
 
+        if fix or diff:
+            raise click.UsageError(
+                "--add-ignore and --fix both write into files; fix first, and ignore what remains in another run"
+            )
         if statistics or output_file is not None or output_format != "text":
             raise click.UsageError("--add-ignore writes into files and prints no findings; ask for those in another run")
         if not paths:
@@ -124,17 +140,27 @@ def command(
         isolated,
     )
     roots = paths or (os.curdir,)
+    given: dict[str, bytes] = {}
     if roots == ("-",):
         if add_ignore is not None:
             raise click.UsageError("--add-ignore writes into files; standard input is none")
         roots = (stdin_filename or _INPUT,)
-        report = _scan_input(roots[0], settings, force_exclude)
+        given[roots[0]] = _read_input(roots[0])
     elif "-" in roots or stdin_filename is not None:
         raise click.UsageError("standard input is scanned on its own: `modelguard scan --stdin-filename FILE -`")
-    else:
+
+    def scan(texts: Mapping[str, bytes]) -> ScanReport:
+        """Scan PATHS; of `texts`, by path, only those."""
+        if given:
+            return _scan_input(roots[0], texts[roots[0]], settings, force_exclude)
         cache = None if no_cache else cache_dir or options.default_cache_dir(settings.for_path(roots[0]))
-        with progress_on_terminal(quiet) as progress:
-            report = scan_paths(roots, settings, jobs=jobs, cache=cache, force_exclude=force_exclude, progress=progress)
+        absolute = {os.path.abspath(path): content for path, content in texts.items()}
+        with progress_on_terminal(quiet or bool(texts)) as progress:
+            return scan_paths(
+                roots, settings, jobs=jobs, cache=cache, force_exclude=force_exclude, progress=progress, given=absolute
+            )
+
+    report = scan(given)
     if add_ignore is not None:
         done, refused = add_ignores_to_files(report, settings, add_ignore)
         report = replace(report, diagnostics=report.diagnostics + refused)
@@ -142,19 +168,56 @@ def command(
             remark(done)
         _remarks(report, roots, quiet, verbose)
         return FAILED if _is_incomplete(report) else CLEAN
-    colored = _wants_color(color, output_file)
+    fixed = None
+    if fix or diff:
+        from modelguard.cli import fixing
+
+        files, told = fixing.repair(_shown(report, settings), given, lambda texts: _shown(scan(texts), settings), unsafe_fixes)
+        if diff:
+            sys.stdout.write(fixing.diff(files))
+        elif given:
+            given.update((file.path, file.content) for file in files)
+            sys.stdout.flush()
+            sys.stdout.buffer.write(given[roots[0]])
+        else:
+            told += fixing.write(files)
+        fixed = fixing.count(files)
+        if fixed and not diff:
+            report = scan(given)
+        report = replace(report, diagnostics=(*report.diagnostics, *told))
+        if show_fixes:
+            for line in fixing.listed(files, "would fix" if diff else "fixed"):
+                remark(line)
+        elif diff and not quiet:
+            remark(f"modelguard: would fix {text.plural(fixed, 'finding')}")
+    if diff:
+        _remarks(report, roots, quiet, verbose)
+        return FAILED if _is_incomplete(report) else FOUND if fixed else CLEAN
     chosen = "statistics" if statistics else output_format
-    _write(_rendered(report, settings, chosen, quiet, colored, from_disk=paths != ("-",)), output_file)
+    output = _rendered(report, settings, chosen, quiet, _wants_color(color, output_file), given, unsafe_fixes, fixed)
+    if fix and given and output_file is None:
+        # Standard output holds the repaired source.
+        click.echo(output, nl=False, err=True)
+    else:
+        _write(output, output_file)
     _remarks(report, roots, quiet, verbose)
     return FAILED if _is_incomplete(report) else FOUND if report.failing else CLEAN
 
 
-def _scan_input(path: str, settings: SettingsFiles, force_exclude: bool) -> ScanReport:
-    """Scan standard input as the file at `path`."""
+def _read_input(path: str) -> bytes:
+    """What standard input, as the file at `path`, holds."""
     if os.path.isdir(path):
         raise click.UsageError(f"--stdin-filename: {path!r} is a directory; name the file that standard input stands for")
     if sys.stdin is None:
         raise ModelguardError("standard input is closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise ModelguardError(f"cannot read standard input: {(error.strerror or str(error)).lower()}") from None
+
+
+def _scan_input(path: str, source: bytes, settings: SettingsFiles, force_exclude: bool) -> ScanReport:
+    """Scan what standard input held as the file at `path`."""
     reason = unscanned(path)
     if reason is not None:
         return ScanReport(diagnostics=(Diagnostic(path, reason),))
@@ -163,10 +226,6 @@ def _scan_input(path: str, settings: SettingsFiles, force_exclude: bool) -> Scan
 
         if leaves_out(path, settings.for_path):
             return ScanReport()
-    try:
-        source = sys.stdin.buffer.read()
-    except OSError as error:
-        raise ModelguardError(f"cannot read standard input: {(error.strerror or str(error)).lower()}") from None
     return scan_source(source, path, settings)
 
 
@@ -189,11 +248,21 @@ def _wants_color(color: str, output_file: str | None) -> bool:
     return not plain and sys.stdout.isatty()
 
 
-def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, quiet: bool, color: bool, from_disk: bool) -> str:
+def _rendered(
+    report: ScanReport,
+    settings: SettingsFiles,
+    output_format: str,
+    quiet: bool,
+    color: bool,
+    given: Mapping[str, bytes],
+    unsafe_fixes: bool,
+    fixed: int | None,
+) -> str:
     if output_format == "json":
+        from modelguard.cli.fixing import with_fixes
         from modelguard.report import json
 
-        return json.render(report)
+        return json.render(with_fixes(report, given))
     if output_format == "github":
         from modelguard.report import github
 
@@ -207,9 +276,21 @@ def _rendered(report: ScanReport, settings: SettingsFiles, output_format: str, q
 
         return statistics.render(report)
     shown = _shown(report, settings)
+    marks = {}
+    if shown.findings:
+        from modelguard.cli.fixing import fixable
+
+        marks = fixable(shown, given)
     notes = any(finding.severity is Severity.NOTE for finding in shown.findings)
-    # Where no note is shown, all are counted.
-    return text.render(shown if notes else report, show_notes=notes, summary=not quiet, color=color, from_disk=from_disk)
+    return text.render(
+        # Where no note is shown, all are counted.
+        shown if notes else report,
+        show_notes=notes,
+        summary=not quiet,
+        color=color,
+        from_disk=not given,
+        fixes=text.Fixes(marks, unsafe_fixes, fixed),
+    )
 
 
 def _shown(report: ScanReport, settings: SettingsFiles) -> ScanReport:

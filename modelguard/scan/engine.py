@@ -65,17 +65,19 @@ def scan_paths(
     cache: str | None = None,
     force_exclude: bool = False,
     progress: Progress | None = None,
+    given: Mapping[str, bytes] | None = None,
 ) -> ScanReport:
     """Scan files, and the Python files below directories.
 
     `jobs` is the number of processes, None for as many as there are cores; fewer are used where the work is not worth it. An
     `executor` is used in their place: of threads, processes or other machines that see the same files. `cache` is the folder
     where results are kept between scans, None to keep none. With `force_exclude` the settings' `exclude` holds for `paths`
-    themselves, too. `progress` is told how many files are done, and of how many.
+    themselves, too. `progress` is told how many files are done, and of how many. `given` holds, by absolute path, what to take in
+    place of what lies there; then only those files are scanned, as parts of the whole, here and without the cache.
     """
     settled = _settled(settings)
     discovery = discover(paths, settled.for_path, force_exclude)
-    scan = _Scan(settled, paths, discovery, progress)
+    scan = _Scan(settled, paths, discovery, progress, given)
     scan.run(jobs, executor, cache)
     return scan.report()
 
@@ -114,6 +116,8 @@ class _Scan:
             self._scope = Scope(self._files, project or _surroundings(named[0]), whole.exclude)
         else:
             self._scope = Scope(self._files)
+        if self._given:
+            self._files = tuple(path for path in self._files if os.path.abspath(path) in self._given)
         self._project = project if len(named) == len(names) else None
         """Where other files lie that may reach into the ones named; None where folders are scanned."""
         self._scanned: dict[str, Scanned] = {}
