@@ -1,11 +1,13 @@
 """A Python number that a step changes becomes a buffer of one integer, registered where it was set, and advanced in place.
 
-Never safe: whoever reads the attribute gets a tensor where there was an `int`.
+Never safe: whoever reads the attribute gets a tensor where there was an `int`. Where Python needs the number itself, as an index
+or to choose a branch, there is no fix: a tensor would have to be read back from the device, which ends a capture.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 
 from modelguard.findings import Edit, Finding
 from modelguard.fixes.plans import Plan
@@ -31,6 +33,8 @@ def plan(source: Source, finding: Finding) -> Plan | None:
     changes = [(source.parents[bound], _method(source.parents[bound], bound)) for bound in uses.bound if bound not in set_first]
     torch = _torch(source)
     if len(set_first) != 1 or torch is None or uses.registered or any(method is None for _, method in changes):
+        return None
+    if any(_is_needed_in_python(source, read) for read in uses.read):
         return None
     first = set_first[0]
     name, imported = torch
@@ -72,6 +76,19 @@ def _is_whole(value: ast.expr | None) -> bool:
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
         value = value.operand
     return isinstance(value, ast.Constant) and type(value.value) is int
+
+
+def _is_needed_in_python(source: Source, read: ast.AST) -> bool:
+    """Whether a read, or what is computed from it on the spot, is put where only a number will do."""
+    parent = source.parents[read]
+    while isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare)):
+        read, parent = parent, source.parents[parent]
+    if isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+        return parent.test is read
+    if isinstance(parent, ast.Subscript):
+        return parent.slice is read
+    is_builtin = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and hasattr(builtins, parent.func.id)
+    return is_builtin or isinstance(parent, (ast.Slice, ast.FormattedValue, ast.Dict, ast.keyword))
 
 
 def _method(statement: ast.AST, bound: ast.Attribute) -> str | None:

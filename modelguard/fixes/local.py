@@ -43,7 +43,7 @@ def plan(source: Source, finding: Finding) -> Plan | None:
     if not _all_below(source, statement, later) or _is_replaced(source, function, path, statement):
         return None
     name = _free_name(source, function, path)
-    risk = _risk(uses, cast, value, later)
+    risk = _risk(uses, cast, value, later, is_buffer=finding.code == "MG101")
     edits = tuple(source.replaced(node, name) for node in (target, *later))
     return Plan(f"keep the cast of `{path}` in a local", risk, lambda: edits)
 
@@ -137,7 +137,7 @@ def _free_name(source: Source, function: FunctionNode, path: str) -> str:
     return name
 
 
-def _risk(uses: Uses, cast: ast.Call, value: ast.expr, later: list[ast.Attribute]) -> str | None:
+def _risk(uses: Uses, cast: ast.Call, value: ast.expr, later: list[ast.Attribute], is_buffer: bool) -> str | None:
     """What keeps the fix from being safe."""
     source = uses.source
     within_value = set(ast.walk(value))
@@ -148,6 +148,8 @@ def _risk(uses: Uses, cast: ast.Call, value: ast.expr, later: list[ast.Attribute
         return "what is returned or handed on is no longer what the attribute holds"
     if not _is_settled(cast):
         return "a call in lower precision no longer rounds what later calls read"
+    if not is_buffer and not _is_dtype_only(cast):
+        return "each call copies it to the device anew, where a buffer would move with the module"
     return None
 
 
@@ -163,7 +165,19 @@ def _is_settled(cast: ast.Call) -> bool:
     return bool(targets or devices) and all(map(_is_device_or_dtype, targets))
 
 
+def _is_dtype_only(cast: ast.Call) -> bool:
+    """Whether a settled cast moves nothing to another device."""
+    targets = [*cast.args, *(keyword.value for keyword in cast.keywords if keyword.arg in ("device", "dtype"))]
+    name = cast.func.attr if isinstance(cast.func, ast.Attribute) else ""
+    return name in _TO_DTYPE or (name == "to" and all(_is_dtype(target) for target in targets))
+
+
 def _is_device_or_dtype(target: ast.expr) -> bool:
-    spelling = dotted(target) or ""
     is_device = isinstance(target, ast.Constant) or (isinstance(target, ast.Call) and dotted(target.func) == "torch.device")
-    return is_device or spelling.endswith(".device") or (spelling.startswith("torch.") and spelling.count(".") == 1)
+    return is_device or (dotted(target) or "").endswith(".device") or _is_dtype(target)
+
+
+def _is_dtype(target: ast.expr) -> bool:
+    """Whether a target is a dtype that is always the same: `torch.float32`."""
+    spelling = dotted(target) or ""
+    return spelling.startswith("torch.") and spelling.count(".") == 1

@@ -35,12 +35,8 @@ _SAME = frozenset({"clone", "roll", "flip", "zeros_like", "ones_like", "empty_li
 _SAME_NUMBERS = frozenset({"abs", "neg", "clamp", "clamp_min", "clamp_max", "maximum", "minimum"})
 """The same, for numbers, if all arguments are numbers of no higher kind or tensors of the same sort."""
 
-_SAME_FLOATS = frozenset(
-    {
-        *("sqrt", "rsqrt", "exp", "log", "sigmoid", "tanh", "relu", "sin", "cos", "floor", "ceil", "round", "reciprocal"),
-        *("rand_like", "randn_like", "square"),
-    }
-)
+_SAME_FLOATS = frozenset({"sqrt", "sigmoid", "tanh", "relu", "sin", "cos", "floor", "ceil", "round", "rand_like", "randn_like"})
+"""The same, for floats; not what autocast runs in single precision, such as a power or a logarithm."""
 
 
 class Made(NamedTuple):
@@ -114,7 +110,7 @@ class Agreement:
             return False
         if isinstance(value.op, (ast.Add, ast.Sub, ast.Mult)):
             return True
-        return self._numbers is Number.FLOAT and isinstance(value.op, (ast.Div, ast.Pow, ast.FloorDiv, ast.Mod))
+        return self._numbers is Number.FLOAT and isinstance(value.op, (ast.Div, ast.FloorDiv, ast.Mod))
 
     def _is_call(self, value: ast.Call) -> bool:
         function = value.func

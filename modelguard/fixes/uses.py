@@ -19,6 +19,9 @@ _BY_NAME = frozenset(
 )
 """Attributes through which a module's state is reached without being named."""
 
+_HOOKS = frozenset({"__setattr__", "__getattr__", "__getattribute__", "register_buffer"})
+"""Methods by which a class says itself what its attributes are."""
+
 _MEASURES = frozenset({"shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "layout"})
 
 _NO_GRADIENTS = frozenset({"torch.no_grad", "torch.inference_mode"})
@@ -75,6 +78,9 @@ class Uses:
                         self.registered.append(call)
                 else:
                     self.spelt = True
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                # A property, or a class that handles its attributes itself.
+                self.spelt |= node.name == name or node.name in _HOOKS
 
     def knows_bases(self) -> bool:
         """Whether the class, if one is asked about, is built on nothing that other files define."""
