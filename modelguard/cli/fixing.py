@@ -14,7 +14,6 @@ from modelguard import fixes
 from modelguard.cli.files import replace_file
 from modelguard.errors import SourceError
 from modelguard.findings import Applicability, Diagnostic, Finding, Fix, ScanReport, Severity
-from modelguard.report.text import plural
 from modelguard.rules import by_code
 from modelguard.scan.files import decode, encoding_of, read_source
 
@@ -33,6 +32,15 @@ class Fixed:
     before: bytes
     content: bytes
     counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def repaired(self) -> int:
+        """How many findings were repaired."""
+        return self.counts.total()
+
+    def listed(self) -> list[str]:
+        """How many findings of each rule were repaired, in lines."""
+        return [f"{self.path}: {number} x {code} ({by_code[code].name})" for code, number in sorted(self.counts.items())]
 
     def give_up(self) -> None:
         """Leave the file as it was."""
@@ -59,18 +67,11 @@ def repair(report: ScanReport, given: Mapping[str, bytes], scan: Scan, unsafe: b
                     changed.append(file)
             except _Broken as error:
                 file.give_up()
-                message = (
-                    f"internal error: a fix would have broken this file ({error}), so it was left as it is; please report it"
-                )
+                message = f"not fixed: internal error: a fix would have broken this file ({error}); please report it"
                 told.append(Diagnostic(file.path, message, severity=Severity.ERROR))
         waiting = changed
     told += [Diagnostic(file.path, f"there are still fixes left after {_ROUNDS} rounds") for file in waiting]
     return [file for file in files if file.content != file.before], told
-
-
-def count(files: list[Fixed]) -> int:
-    """How many findings were repaired."""
-    return sum(file.counts.total() for file in files)
 
 
 def write(files: list[Fixed]) -> list[Diagnostic]:
@@ -96,14 +97,6 @@ def diff(files: list[Fixed]) -> str:
         for line in unified_diff(_ended(before), _ended(after), file.path, file.path):
             parts.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
     return "".join(parts)
-
-
-def listed(files: list[Fixed], verb: str) -> list[str]:
-    """How many findings were repaired, and of which rules in each file, in lines."""
-    lines = [f"modelguard: {verb} {plural(count(files), 'finding')}"]
-    for file in files:
-        lines += [f"{file.path}: {number} x {code} ({by_code[code].name})" for code, number in sorted(file.counts.items())]
-    return lines
 
 
 def with_fixes(report: ScanReport, given: Mapping[str, bytes]) -> ScanReport:

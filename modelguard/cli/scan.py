@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,9 @@ from modelguard.report import text
 from modelguard.scan.engine import scan_paths, scan_source
 from modelguard.scan.files import unscanned
 from modelguard.settings_files import Overrides, SettingsFiles
+
+if TYPE_CHECKING:
+    from modelguard.cli.fixing import Fixed
 
 CLEAN, FOUND, FAILED = 0, 1, 2
 
@@ -170,26 +174,13 @@ def command(
         return FAILED if _is_incomplete(report) else CLEAN
     fixed = None
     if fix or diff:
-        from modelguard.cli import fixing
-
-        files, told = fixing.repair(_shown(report, settings), given, lambda texts: _shown(scan(texts), settings), unsafe_fixes)
-        if diff:
-            sys.stdout.write(fixing.diff(files))
-        elif given:
-            given.update((file.path, file.content) for file in files)
-            sys.stdout.flush()
-            sys.stdout.buffer.write(given[roots[0]])
-        else:
-            told += fixing.write(files)
-        fixed = fixing.count(files)
-        if fixed and not diff:
-            report = scan(given)
-        report = replace(report, diagnostics=(*report.diagnostics, *told))
+        report, files = _fix(report, settings, scan, given, unsafe_fixes, diff)
+        fixed = sum(file.repaired for file in files)
+        if show_fixes or (diff and not quiet):
+            remark(f"modelguard: {'would fix' if diff else 'fixed'} {text.plural(fixed, 'finding')}")
         if show_fixes:
-            for line in fixing.listed(files, "would fix" if diff else "fixed"):
+            for line in (line for file in files for line in file.listed()):
                 remark(line)
-        elif diff and not quiet:
-            remark(f"modelguard: would fix {text.plural(fixed, 'finding')}")
     if diff:
         _remarks(report, roots, quiet, verbose)
         return FAILED if _is_incomplete(report) else FOUND if fixed else CLEAN
@@ -202,6 +193,32 @@ def command(
         _write(output, output_file)
     _remarks(report, roots, quiet, verbose)
     return FAILED if _is_incomplete(report) else FOUND if report.failing else CLEAN
+
+
+def _fix(
+    report: ScanReport,
+    settings: SettingsFiles,
+    scan: Callable[[Mapping[str, bytes]], ScanReport],
+    given: dict[str, bytes],
+    unsafe: bool,
+    diff: bool,
+) -> tuple[ScanReport, list[Fixed]]:
+    """Repair what is shown of the report, or print how; the files that it concerns, and what is left to report."""
+    from modelguard.cli import fixing
+
+    files, told = fixing.repair(_shown(report, settings), given, lambda texts: _shown(scan(texts), settings), unsafe)
+    if diff:
+        sys.stdout.write(fixing.diff(files))
+    elif given:
+        given.update((file.path, file.content) for file in files)
+        sys.stdout.flush()
+        for content in given.values():
+            sys.stdout.buffer.write(content)
+    else:
+        told += fixing.write(files)
+    if not diff and any(file.repaired for file in files):
+        report = scan(given)
+    return replace(report, diagnostics=(*report.diagnostics, *told)), files
 
 
 def _read_input(path: str) -> bytes:

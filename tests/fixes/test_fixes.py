@@ -129,8 +129,9 @@ def repaired(source: str) -> tuple[str, set[Applicability]]:
             id="cast-that-follows-the-input",
         ),
         pytest.param(
-            "def forward(self, x):\n    self.table, self.mean = self.table.to(x), self.mean.to(x)\n    return self.table @ self.mean",
-            "def forward(self, x):\n    table, mean = self.table.to(x), self.mean.to(x)\n    return table @ mean",
+            "def forward(self, x):\n    self.table, self.mean = self.table.to(x), self.mean.to(x)\n    x = x * self.table\n"
+            "    return x + self.mean",
+            "def forward(self, x):\n    table, mean = self.table.to(x), self.mean.to(x)\n    x = x * table\n    return x + mean",
             UNSAFE,
             id="casts-in-a-tuple",
         ),
