@@ -31,16 +31,12 @@ def main(arguments: list[str]) -> int:
         return scan_paths(given.paths, jobs=None, given={str(Path(path).absolute()): text for path, text in texts.items()})
 
     before = scan({})
-    files, told = fixing.repair(before, {}, scan, given.unsafe_fixes)
+    files, told, after = fixing.repair(before, scan, given.unsafe_fixes)
     faults = [f"{diagnostic.path}: {diagnostic.message}" for diagnostic in told]
     counts: Counter[str] = Counter()
     ran = 0
     for file in files:
         counts.update(file.counts)
-        after = scan({file.path: file.content})
-        again, _ = fixing.repair(after, {file.path: file.content}, scan, given.unsafe_fixes)
-        if again:
-            faults.append(f"{file.path}: a second run changes it again")
         new = identities(after, file.path) - identities(before, file.path)
         faults += [f"{file.path}: new: {identity}" for identity in sorted(map(str, new))]
         results = [outputs(decode(content, file.path), file.path) for content in (file.before, file.content)]
@@ -48,6 +44,9 @@ def main(arguments: list[str]) -> int:
             ran += 1
             if not same(*results):
                 faults.append(f"{file.path}: other outputs")
+    contents = {file.path: file.content for file in files}
+    again = fixing.repair(after, scan, given.unsafe_fixes, contents).files
+    faults += [f"{file.path}: a second run changes it again" for file in again]
     print(f"{before.files} files, {len(files)} changed, {ran} run; fixed: {dict(sorted(counts.items()))}; faults: {len(faults)}")
     print(*faults, sep="\n", end="\n" if faults else "")
     return bool(faults)

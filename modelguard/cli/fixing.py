@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
+from types import MappingProxyType
+from typing import NamedTuple
 
 from modelguard import fixes
 from modelguard.cli.files import replace_file
@@ -20,8 +22,10 @@ from modelguard.scan.files import decode, encoding_of, read_source
 _ROUNDS = 100
 """Fixes make room for others only so often; what goes on longer goes in a circle."""
 
+_NOTHING: Mapping[str, bytes] = MappingProxyType({})
+
 Scan = Callable[[Mapping[str, bytes]], ScanReport]
-"""Scans texts, by path, in place of what lies there, and gives what is shown of it."""
+"""Scans, with some texts, by path, in place of what lies there."""
 
 
 @dataclass
@@ -42,36 +46,55 @@ class Fixed:
         """How many findings of each rule were repaired, in lines."""
         return [f"{self.path}: {number} x {code} ({by_code[code].name})" for code, number in sorted(self.counts.items())]
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything was repaired."""
+        return self.content != self.before
+
     def give_up(self) -> None:
         """Leave the file as it was."""
         self.content = self.before
         self.counts.clear()
 
 
-def repair(report: ScanReport, given: Mapping[str, bytes], scan: Scan, unsafe: bool) -> tuple[list[Fixed], list[Diagnostic]]:
-    """The files in which something is repaired, in memory, and what stood in the way; `given` are texts that lie nowhere.
+class Repaired(NamedTuple):
+    """What came of fixing: the files that changed, what stood in the way, and what a scan finds in the changed texts."""
 
-    It goes in rounds: of fixes that touch each other, all but the first wait for the next. What is repaired is found by scanning
-    the very texts that change, so that an editor that writes meanwhile does no harm.
+    files: list[Fixed]
+    told: list[Diagnostic]
+    report: ScanReport
+
+
+def repair(
+    report: ScanReport,
+    scan: Scan,
+    unsafe: bool,
+    given: Mapping[str, bytes] = _NOTHING,
+    shown: Callable[[ScanReport], ScanReport] = lambda report: report,
+) -> Repaired:
+    """Repair in memory what is `shown` of a report; `given` are texts that lie nowhere.
+
+    It goes in rounds, since fixes that touch each other wait for the next: scan, apply what can be applied, scan that.
     """
-    files, told = _read(report, given, unsafe)
-    waiting = files
+    files, told = _read(shown(report), given, unsafe)
     for _ in range(_ROUNDS):
-        if not waiting:
-            break
-        findings = _by_file(scan({file.path: file.content for file in waiting}))
-        changed = []
-        for file in waiting:
+        findings = _by_file(shown(report))
+        changed = False
+        for file in files:
             try:
-                if _advance(file, findings.get(file.path, []), unsafe):
-                    changed.append(file)
+                changed |= _advance(file, findings.get(file.path, []), unsafe)
             except _Broken as error:
                 file.give_up()
+                changed = True
                 message = f"not fixed: internal error: a fix would have broken this file ({error}); please report it"
                 told.append(Diagnostic(file.path, message, severity=Severity.ERROR))
-        waiting = changed
-    told += [Diagnostic(file.path, f"there are still fixes left after {_ROUNDS} rounds") for file in waiting]
-    return [file for file in files if file.content != file.before], told
+        files = [file for file in files if file.is_changed]
+        if not changed:
+            break
+        report = scan({file.path: file.content for file in files})
+    else:
+        told.append(Diagnostic(files[0].path, f"there are still fixes left after {_ROUNDS} rounds"))
+    return Repaired(files, told, report)
 
 
 def write(files: list[Fixed]) -> list[Diagnostic]:

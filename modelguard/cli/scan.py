@@ -154,7 +154,7 @@ def command(
         raise click.UsageError("standard input is scanned on its own: `modelguard scan --stdin-filename FILE -`")
 
     def scan(texts: Mapping[str, bytes]) -> ScanReport:
-        """Scan PATHS; of `texts`, by path, only those."""
+        """Scan PATHS, with `texts`, by path, in place of what lies there."""
         if given:
             return _scan_input(roots[0], texts[roots[0]], settings, force_exclude)
         cache = None if no_cache else cache_dir or options.default_cache_dir(settings.for_path(roots[0]))
@@ -206,7 +206,7 @@ def _fix(
     """Repair what is shown of the report, or print how; the files that it concerns, and what is left to report."""
     from modelguard.cli import fixing
 
-    files, told = fixing.repair(_shown(report, settings), given, lambda texts: _shown(scan(texts), settings), unsafe)
+    files, told, repaired = fixing.repair(report, scan, unsafe, given, lambda report: _shown(report, settings))
     if diff:
         sys.stdout.write(fixing.diff(files))
     elif given:
@@ -214,10 +214,12 @@ def _fix(
         sys.stdout.flush()
         for content in given.values():
             sys.stdout.buffer.write(content)
+        report = repaired
     else:
-        told += fixing.write(files)
-    if not diff and any(file.repaired for file in files):
-        report = scan(given)
+        refused = fixing.write(files)
+        # What was refused is still as it was.
+        report = scan({}) if refused else repaired
+        told += refused
     return replace(report, diagnostics=(*report.diagnostics, *told)), files
 
 

@@ -234,6 +234,38 @@ def test_all_else_stays_as_it_is(content: bytes, net: Path, scan: Run) -> None:
     assert stat.S_IMODE(net.stat().st_mode) == 0o750
 
 
+HELPER = """\
+def count(module):
+    module.calls += 1  # modelguard: ignore[MG104] a statistic
+
+
+def shift(module):
+    module.mean = module.mean + 1
+"""
+CALLER = MODEL.replace("import torch\n", "import torch\nfrom lib.helper import count, shift\n", 1).replace(
+    "        self.bias = self.bias + 1\n", "        self.calls = 0\n        count(self)\n        shift(self)\n"
+)
+
+
+def test_a_comment_that_another_file_needs_stays(net: Path, scan: Run) -> None:
+    (net.parent / "lib").mkdir()
+    helper = net.parent / "lib" / "helper.py"
+    helper.write_text(HELPER.replace("module.mean + 1", "module.mean + 1  # modelguard: ignore[MG105] of no use"))
+    net.write_text(CALLER)
+    (net.parent / ".git").mkdir()
+    (net.parent / ".git" / "HEAD").write_text("ref: refs/heads/main")
+    for paths in (["lib"], ["lib", "lib/helper.py"]):
+        # The folder is only a part of the project: who calls what is in it was not looked at.
+        out = scan(*paths, "--fix").out
+        assert "MG902" in out and "[0 fixed" in out and "hidden fix" in out
+    before = helper.read_text()
+    assert before.count("ignore") == 2
+    for paths in (["."], ["lib/helper.py"]):
+        helper.write_text(before)
+        scan(*paths, "--fix")
+        assert helper.read_text() == HELPER
+
+
 # Standard input
 
 
