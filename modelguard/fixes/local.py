@@ -111,7 +111,8 @@ def _all_below(source: Source, statement: ast.stmt, later: list[ast.Attribute]) 
 
 def _is_replaced(source: Source, function: FunctionNode, path: str, statement: ast.stmt) -> bool:
     """Whether a part of the path means another object further down."""
-    parts = {path[: at + 1] for at in range(len(path)) if path[at + 1 : at + 2] in (".", "")} - {path}
+    names = path.split(".")
+    parts = {".".join(names[:length]) for length in range(1, len(names))}
     return any(
         isinstance(node, (ast.Name, ast.Attribute))
         and not isinstance(node.ctx, ast.Load)

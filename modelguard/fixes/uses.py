@@ -177,14 +177,20 @@ def kept_for_backward(source: Source, read: ast.expr, needs_none: Callable[[ast.
 
 
 def _without_gradients(source: Source, node: ast.AST) -> bool:
+    """Whether a node runs where gradients are off, by a decorator or `with` of its own function."""
     for each in source.around(node):
         contexts: list[ast.expr] = []
         if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
             contexts = each.decorator_list
         elif isinstance(each, (ast.With, ast.AsyncWith)):
             contexts = [item.context_expr for item in each.items]
-        if any(isinstance(call, ast.Call) and dotted(call.func) in _NO_GRADIENTS and not call.args for call in contexts):
-            return True
+        for context in reversed(contexts):
+            function = dotted(context.func if isinstance(context, ast.Call) else context) or ""
+            if function in _NO_GRADIENTS and not (isinstance(context, ast.Call) and (context.args or context.keywords)):
+                return True
+            if "grad" in function or "inference" in function:
+                # It may turn them on again.
+                return False
         if isinstance(each, FUNCTIONS):
             # A function may run later than what stands around it.
             return False

@@ -40,6 +40,9 @@ class Fixes(NamedTuple):
         return known is Applicability.SAFE or (self.unsafe and known is Applicability.UNSAFE)
 
 
+_NO_FIXES = Fixes()
+
+
 def render(
     report: ScanReport,
     *,
@@ -48,7 +51,7 @@ def render(
     color: bool = False,
     from_disk: bool = True,
     unconfirmed: Mapping[Finding, str] = MappingProxyType({}),
-    fixes: Fixes = Fixes(),  # noqa: B008
+    fixes: Fixes = _NO_FIXES,
 ) -> str:
     """The report as text. Notes are counted, and shown only with `show_notes`; `summary` adds the closing lines.
 

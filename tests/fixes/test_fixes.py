@@ -410,3 +410,20 @@ def test_libcst_is_imported_for_edits_alone() -> None:
         )
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("context", "applicability"),
+    [
+        pytest.param("torch.no_grad()", SAFE, id="no-grad"),
+        pytest.param("torch.inference_mode()", SAFE, id="inference-mode"),
+        pytest.param("torch.inference_mode(False)", UNSAFE, id="no-inference-mode"),
+        pytest.param("torch.inference_mode(mode=False)", UNSAFE, id="no-inference-mode-by-name"),
+        pytest.param("torch.enable_grad()", UNSAFE, id="enable-grad"),
+        pytest.param("torch.no_grad(), torch.enable_grad()", UNSAFE, id="both"),
+        pytest.param("open(x)", UNSAFE, id="something-else"),
+    ],
+)
+def test_where_gradients_are_off(context: str, applicability: Applicability) -> None:
+    forward = f"def forward(self, x):\n    self.mean = self.mean + 1\n    with {context}:\n        return x * self.mean"
+    assert [fix.applicability for _, fix in offered(module(forward))] == [applicability]
