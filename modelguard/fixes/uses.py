@@ -94,9 +94,9 @@ class Uses:
         )
 
     def is_first(self, node: ast.AST) -> bool:
-        """Whether a place lies in `__init__`: it runs before any step."""
-        method = self.source.method(node)
-        return method is not None and isinstance(method[1], ast.FunctionDef) and method[1].name == "__init__"
+        """Whether a place lies in `__init__` itself, and no function in it: it runs before any step."""
+        function = self.source.function(node)
+        return isinstance(function, ast.FunctionDef) and function.name == "__init__"
 
     def _is_meant(self, attribute: ast.expr) -> bool:
         """Whether an attribute's object can be of the classes asked about: `self` of a method of others is not."""

@@ -413,6 +413,19 @@ def test_libcst_is_imported_for_edits_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "applicability"),
+    [
+        pytest.param("self.size = self.table.shape[0]", SAFE, id="read-at-once"),
+        pytest.param("self.size = lambda: self.table.shape[0]", UNSAFE, id="read-later"),
+    ],
+)
+def test_what_init_reads(line: str, applicability: Applicability) -> None:
+    source = module("def forward(self, x):\n    self.table = self.table.half()\n    return x + self.table")
+    source = source.replace("        self.ratio = 0.9\n", f"        {line}\n")
+    assert [fix.applicability for _, fix in offered(source)] == [applicability]
+
+
+@pytest.mark.parametrize(
     ("context", "applicability"),
     [
         pytest.param("torch.no_grad()", SAFE, id="no-grad"),
