@@ -93,7 +93,7 @@ def repair(
             break
         report = scan({file.path: file.content for file in files})
     else:
-        told.append(Diagnostic(files[0].path, f"there are still fixes left after {_ROUNDS} rounds"))
+        told += [Diagnostic(file.path, f"there may be fixes left after {_ROUNDS} rounds; run again") for file in files]
     return Repaired(files, told, report)
 
 

@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from modelguard.fixes.source import FUNCTIONS, FunctionNode, Source, dotted
 
-_PLAIN_BASES = frozenset({"nn.Module", "torch.nn.Module", "Module", "object"})
+_PLAIN_BASES = frozenset({"nn.Module", "torch.nn.Module", "object"})
 
 _BY_NAME = frozenset(
     {"__dict__", "_buffers", "_parameters", "buffers", "named_buffers", "get_buffer", "state_dict", "__getattribute__"}
