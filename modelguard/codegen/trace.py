@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -99,12 +100,19 @@ def _fx(model: torch.nn.Module | Callable[..., Any], args: Sequence[Any], kwargs
         inputs = [*bound.args, *bound.kwargs.values()]
     root = model if isinstance(model, torch.nn.Module) else torch.nn.Module()
     with _kept(model):
-        graph = GraphModule(root, _Tracer().trace(model), type(root).__name__)
+        traced = _Tracer().trace(model)
+        # The tracer makes constants attributes of the model, and `forward` may have bound others to what stands for values.
+        made = dict(vars(root))
+    targets = {str(node.target) for node in traced.nodes if node.op in ("get_attr", "call_module")}
+    constants = {name: value for name, value in made.items() if name not in vars(root)}
+    held = {target: constants[target] if target in constants else operator.attrgetter(target)(root) for target in targets}
+    graph = GraphModule(held, traced, type(root).__name__)
+    graph.training = root.training
     return Traced(graph, inputs)
 
 
 class _Tracer(torch.fx.Tracer):
-    """Notes what is read of buffers: taken as they are, what `forward` computes of them would be worked out while it is traced."""
+    """Notes what is read of buffers, or what `forward` computes of them would be worked out while it is traced."""
 
     proxy_buffer_attributes = True
 
