@@ -9,7 +9,7 @@ from modelguard.findings import Finding, ScanReport
 from modelguard.report.confirmation import DEVICES, VERDICTS
 from modelguard.report.html.findings import listed, place
 from modelguard.report.html.markup import Content, Markup, element, group
-from modelguard.report.html.page import Section, facts, heading, page
+from modelguard.report.html.page import Section, facts, heading, page, table
 from modelguard.report.html.plot import divergence, shown
 
 Record = Mapping[str, Any]
@@ -74,13 +74,12 @@ def _side_effects(side_effects: Sequence[Record], dynamo_stopped: str | None) ->
     stopped = None
     if dynamo_stopped is not None:
         stopped = element("p", f"Dynamo stopped, so what it would have seen behind that is not known: {dynamo_stopped}")
-    head = element("tr", [element("th", name, scope="col") for name in ("state", "what is done", "where")])
-    table = element("table", element("thead", head), element("tbody", [element("tr", _effect(each)) for each in side_effects]))
+    told = table(("state", "what is done", "where"), map(_effect, side_effects))
     nothing = element("p", "Dynamo's compiled code writes no state.", class_="nothing")
     return Section(
         "side-effects",
         "Side effects that Dynamo sees",
-        group(stopped, element("div", table, class_="wide", tabindex=0) if side_effects else nothing),
+        group(stopped, told if side_effects else nothing),
         len(side_effects),
     )
 

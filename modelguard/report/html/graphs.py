@@ -7,7 +7,7 @@ from typing import Any
 
 from modelguard.report import text
 from modelguard.report.html.markup import Content, Markup, element, group, lines
-from modelguard.report.html.page import Section
+from modelguard.report.html.page import Section, amount, table
 
 _WIDTH, _LEFT = 960, 120
 _HEIGHT, _GAP, _LEAST = 32, 5, 12
@@ -39,14 +39,17 @@ def _enumerated(places: Sequence[str]) -> list[Content]:
     return [group(", " if number else None, element("code", place)) for number, place in enumerate(places)]
 
 
-def _legend(found: Sequence[Record]) -> Markup | None:
+def _legend(found: Sequence[Record]) -> Iterator[Markup]:
     pieces = [piece for graph in found for piece in _pieces(graph)]
-    told = []
     if any(piece["splits"] for piece in pieces):
-        told.append("Dark: a splitting operator, which runs outside of graphs. ")
+        yield group(_swatch("piece splits"), "a splitting operator, which runs outside of graphs. ")
     if any(piece["refused"] is not None for piece in pieces):
-        told.append("Dashed, with a cross: strict code generation refuses it. ")
-    return group(told)
+        yield group(_swatch("piece refused", fill="url(#refused)"), "strict code generation refuses it. ")
+
+
+def _swatch(kind: str, fill: str | None = None) -> Markup:
+    rects = [element("rect", x=1, y=1, width=22, height=12, rx=2, fill=each) for each in (None, *([fill] if fill else []))]
+    return element("svg", element("g", rects, class_=kind), class_="swatch", viewBox="0 0 24 14", aria_hidden="true")
 
 
 def _pieces(graph: Record) -> Sequence[Record]:
@@ -56,9 +59,7 @@ def _pieces(graph: Record) -> Sequence[Record]:
 
 
 def _picture(found: Sequence[Record]) -> Markup:
-    # The graph with most calls fills a row; the least width of pieces can make more rows of it.
-    room = _WIDTH - _LEFT - _GAP * max(len(_pieces(graph)) for graph in found)
-    scale = max(room, 0) / max(1, *(sum(piece["ops"] for piece in _pieces(graph)) for graph in found))
+    scale = min(map(_scale, found))
     parts: list[Markup] = []
     top = 4.0
     for number, graph in enumerate(found):
@@ -87,6 +88,19 @@ def _picture(found: Sequence[Record]) -> Markup:
         patternUnits="userSpaceOnUse",
     )
     return element("svg", element("defs", hatch), parts, role="img", aria_label=told, viewBox=f"0 0 {_WIDTH} {top:g}")
+
+
+def _scale(graph: Record) -> float:
+    """How wide a call is where the graph fills a row. Where its pieces are too many, they take more rows than one."""
+    pieces = _pieces(graph)
+    room = _WIDTH - _LEFT - _GAP * (len(pieces) - 1)
+    scale: float = room / max(1, sum(piece["ops"] for piece in pieces))
+    small: list[Record] = []
+    while len(small) < len(found := [piece for piece in pieces if piece["ops"] * scale < _LEAST]) < len(pieces):
+        # Pieces that take the least width leave less to the others.
+        small = found
+        scale = (room - _LEAST * len(small)) / sum(piece["ops"] for piece in pieces if piece not in small)
+    return max(scale, 1.0)
 
 
 def _flow(graph: Record, scale: float, top: float) -> tuple[list[Markup], float]:
@@ -149,30 +163,28 @@ def _short(number: float) -> str:
 
 
 def _table(found: Sequence[Record]) -> Markup:
-    names = ("graph", "calls", "inputs", "pieces", "refused by strict generation", "result", "generated", "GraphModule")
-    head = element("tr", [element("th", name, scope="col") for name in names])
-    rows = [element("tr", _cells(graph)) for graph in found]
-    caption = element(
-        "caption", "What was generated, run in the graph's place: its result against the graph's, and what a call costs"
+    names = ("graph", "#calls", "#inputs", "#pieces", "#refused", "result", "#generated", "#GraphModule")
+    caption = (
+        "What was generated: how many pieces strict generation refuses, its result against the graph's, and what a call costs, "
+        "also of the GraphModule"
     )
-    return element("div", element("table", caption, element("thead", head), element("tbody", rows)), class_="wide", tabindex=0)
+    return table(names, map(_cells, found), caption)
 
 
 def _cells(graph: Record) -> Iterator[Markup]:
-    yield element("th", f"graph {graph['number']}", scope="row")
-    refused = sum(piece["refused"] is not None for piece in graph["pieces"])
-    yield from (element("td", str(number)) for number in (graph["ops"], graph["inputs"], len(graph["pieces"])))
+    yield element("th", str(graph["number"]), scope="row")
+    yield from (amount(str(count)) for count in (graph["ops"], graph["inputs"], len(graph["pieces"])))
     if graph["refused"] is not None:
         yield element("td", f"no code can be generated: {graph['refused']}", colspan=4, class_="bad")
         return
-    yield element("td", str(refused) if refused else "none", class_="fair" if refused else None)
+    yield amount(str(sum(piece["refused"] is not None for piece in graph["pieces"])))
     if graph["generated_us"] is None:
         yield element("td", "it did not run", colspan=3)
         return
     error = graph["max_abs_error"]
     right = "another result" if error is None else "the same" if error == 0 else f"off by {error:.2g}"
     yield element("td", right, class_=None if error == 0 else "bad")
-    yield from (element("td", f"{graph[key]:,.1f} \N{MICRO SIGN}s") for key in ("generated_us", "graph_module_us"))
+    yield from (amount(f"{graph[key]:,.1f} \N{MICRO SIGN}s") for key in ("generated_us", "graph_module_us"))
 
 
 def _code(graph: Record) -> Markup:

@@ -14,8 +14,8 @@ from modelguard.report.html.page import Section
 _BAD = frozenset(("graph-break", "disabled", "scripted", "recurrent", "left-to-python", "host-sync"))
 
 
-def tree(modules: Sequence[Mapping[str, Any]], reasons: Mapping[str, str]) -> Section:
-    """The section of modules. `reasons` has the anchors of findings by the paths of the modules that they are about."""
+def tree(modules: Sequence[Mapping[str, Any]], reasons: Mapping[str, Markup]) -> Section:
+    """The section of modules. `reasons` has links to findings by the paths of the modules that they are about."""
     counts = Counter(each["status"] for each in modules)
     legend = [element("li", _status(status), f" {counts[status]}") for status in STATUSES if counts[status]]
     columns = element(
@@ -61,7 +61,7 @@ def _tools() -> Markup:
     )
 
 
-def _branch(branch: Branch, place: int, around: str, reasons: Mapping[str, str]) -> Markup:
+def _branch(branch: Branch, place: int, around: str, reasons: Mapping[str, Markup]) -> Markup:
     """A branch with those in it. `place` is its own among its siblings, `around` the path of what holds it."""
     paths = [f"{around}{name}" for name in branch.names]
     row = _row(branch, next((reasons[path] for path in paths if path in reasons), None))
@@ -74,18 +74,17 @@ def _branch(branch: Branch, place: int, around: str, reasons: Mapping[str, str])
             "details",
             element("summary", row),
             element("ul", [block for _, block in ranked]),
-            open=not branch.is_quiet or not place,
+            open=not branch.is_quiet or not paths[0],
         )
     found = " ".join([*paths, branch.record["class"], branch.record["status"]])
     return element("li", body, data_rank=branch.rank, data_place=place, data_find=found)
 
 
-def _row(branch: Branch, reason: str | None) -> Markup:
+def _row(branch: Branch, reason: Markup | None) -> Markup:
     status, ops = branch.record["status"], branch.ops
     why: Content = None
     if branch.record["reason"] and status not in QUIET:
-        link = None if reason is None else element("a", "finding", href=f"#{reason}")
-        why = element("span", sentence(branch.record["reason"]), " " if link else None, link, class_="why")
+        why = element("span", sentence(branch.record["reason"]), " " if reason else None, reason, class_="why")
     return element(
         "span",
         element(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -52,7 +53,9 @@ def heading(command: str, target: str, is_good: bool, verdict: str, told: Conten
     )
 
 
-def _contents(sections: list[Section]) -> Markup:
+def _contents(sections: list[Section]) -> Markup | None:
+    if len(sections) < 2:
+        return None
     links = [element("li", element("a", each.title, href=f"#{each.name}"), _count(each)) for each in sections]
     return element("nav", element("ul", links), aria_label="Contents")
 
@@ -69,6 +72,24 @@ def facts(*pairs: tuple[str, Content]) -> Markup | None:
     """Names and what they are, without those that are nothing."""
     told = [element("div", element("dt", name), element("dd", value)) for name, value in pairs if value]
     return element("dl", told) if told else None
+
+
+def table(names: Iterable[str], rows: Iterable[Content], caption: str | None = None) -> Markup:
+    """Rows of cells below the names of columns; those that begin with # are of numbers. Wide ones scroll on their own."""
+    columns = [
+        element("th", name.removeprefix("#"), scope="col", class_="number" if name.startswith("#") else None) for name in names
+    ]
+    parts = (
+        element("caption", caption) if caption else None,
+        element("thead", element("tr", columns)),
+        element("tbody", [element("tr", row) for row in rows]),
+    )
+    return element("div", element("table", *parts), class_="wide", tabindex=0)
+
+
+def amount(content: Content) -> Markup:
+    """A cell that holds a number."""
+    return element("td", content, class_="number")
 
 
 def _asset(name: str) -> Markup:

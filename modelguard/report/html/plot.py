@@ -7,13 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from modelguard.report.html.markup import Markup, element, group
+from modelguard.report.html.page import amount, table
 
-_WIDTH, _HEIGHT = 960.0, 280.0
+_WIDTH = 960.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 88.0, 24.0, 40.0, 44.0
+_HIGH, _LOW = 196.0, 36.0
+"""How high the plot is where something differs, and where nothing does."""
+
 _BAND = 26.0
 """What zeros take below a logarithmic scale, and what is no number above any."""
 
 _MOST_LABELS = 16
+_RAISED = str.maketrans("-0123456789", "\N{SUPERSCRIPT MINUS}\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 
 
 class _Scale:
@@ -22,14 +27,10 @@ class _Scale:
     def __init__(self, errors: Sequence[float | None]) -> None:
         numbers = [error for error in errors if error]
         self.is_log = bool(numbers) and max(numbers) >= 10 * min(numbers)
-        self.zero = _HEIGHT - _BOTTOM
-        self.top = _TOP + (_BAND if None in errors else 0)
-        if self.is_log:
-            low, high = math.floor(math.log10(min(numbers))), math.ceil(math.log10(max(numbers)))
-            step = math.ceil((high - low) / 6)
-            self.ticks = [10.0**power for power in range(low, high + step, step)]
-        else:
-            self.ticks = _round_numbers(max(numbers, default=1.0))
+        self.zero = _TOP + (_HIGH if any(error != 0 for error in errors) else _LOW)
+        self._top = _TOP + (_BAND if None in errors else 0)
+        self._numbers = _round_numbers(max(numbers)) if numbers and not self.is_log else []
+        self._powers = (math.floor(math.log10(min(numbers))), math.ceil(math.log10(max(numbers)))) if self.is_log else (0, 0)
 
     def y(self, error: float | None) -> float:
         """Where an error is drawn."""
@@ -37,11 +38,22 @@ class _Scale:
             return _TOP + 4
         if not error:
             return self.zero
+        return self._of_power(math.log10(error)) if self.is_log else self._part(error / self._numbers[-1], self.zero)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Heights and what they mean."""
         if not self.is_log:
-            return self.zero + (self.top - self.zero) * error / self.ticks[-1]
-        low, high = math.log10(self.ticks[0]), math.log10(self.ticks[-1])
-        bottom = self.zero - _BAND
-        return bottom + (self.top - bottom) * (math.log10(error) - low) / (high - low)
+            return [(self.y(number), f"{number:g}") for number in self._numbers]
+        low, high = self._powers
+        powers = range(low, high + 1, math.ceil((high - low) / 6))
+        return [(self._of_power(power), f"10{str(power).translate(_RAISED)}") for power in powers]
+
+    def _of_power(self, power: float) -> float:
+        low, high = self._powers
+        return self._part((power - low) / (high - low), self.zero - _BAND)
+
+    def _part(self, part: float, bottom: float) -> float:
+        return bottom + (self._top - bottom) * part
 
 
 def _round_numbers(highest: float) -> list[float]:
@@ -54,25 +66,27 @@ def _round_numbers(highest: float) -> list[float]:
 def divergence(replay: Mapping[str, Any]) -> Markup:
     """The figure of a comparison: an SVG, a caption, and the numbers as a table."""
     errors: list[float | None] = list(replay["errors"])
+    if not errors:
+        return element("p", "No step was made that could be compared.", class_="nothing")
     scale = _Scale(errors)
     stopped = replay["step"] if replay["step"] is not None and replay["step"] >= len(errors) else None
     count = len(errors) + (stopped is not None)
     width = _WIDTH - _LEFT - _RIGHT
-    xs = [_LEFT + width * (number + 0.5) / max(count, 1) for number in range(count)]
+    xs = [_LEFT + width * (number + 0.5) / count for number in range(count)]
     picture = element(
         "svg",
         _axes(scale, xs, None in errors),
-        _captured(replay["captured"], xs),
+        _captured(replay["captured"], xs, scale),
         _line(errors, xs, scale),
         [_point(number, error, xs[number], scale.y(error), replay["captured"]) for number, error in enumerate(errors)],
         _largest(errors, xs, scale),
         _stopped(stopped, xs, scale),
         role="img",
         aria_label=f"Largest difference of an output at each of {len(errors)} steps",
-        viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}",
+        viewBox=f"0 0 {_WIDTH:g} {scale.zero + _BOTTOM:g}",
     )
-    how = "logarithmic" if scale.is_log else "linear"
-    caption = element("figcaption", f"Largest difference of an output from the eager step, by step; {how} scale.")
+    how = "; logarithmic scale" if scale.is_log else ""
+    caption = element("figcaption", f"Largest difference of an output from the eager step, by step{how}.")
     return element("figure", picture, caption, _numbers(errors, replay["captured"]), class_="plot")
 
 
@@ -88,7 +102,7 @@ def _ran(step: int, captured: int | None) -> str:
 
 def _axes(scale: _Scale, xs: Sequence[float], has_no_number: bool) -> Iterator[Markup]:
     right = _WIDTH - _RIGHT
-    marks = [(scale.zero, "equal"), *((scale.y(tick), f"{tick:g}") for tick in scale.ticks)]
+    marks = [(scale.zero, "equal"), *scale.ticks()]
     if has_no_number:
         marks.append((scale.y(None), "no number"))
     for y, label in marks:
@@ -102,12 +116,12 @@ def _axes(scale: _Scale, xs: Sequence[float], has_no_number: bool) -> Iterator[M
     yield element("text", "step", class_="small", x=right, y=scale.zero + 36, text_anchor="end")
 
 
-def _captured(step: int | None, xs: Sequence[float]) -> Markup | None:
+def _captured(step: int | None, xs: Sequence[float], scale: _Scale) -> Markup | None:
     if step is None or step >= len(xs):
         return None
     x = f"{xs[step]:.1f}"
     return group(
-        element("line", class_="captured", x1=x, x2=x, y1=_TOP - 18, y2=_HEIGHT - _BOTTOM),
+        element("line", class_="captured", x1=x, x2=x, y1=_TOP - 18, y2=scale.zero),
         element("text", "captured", class_="small", x=f"{xs[step] + 6:.1f}", y=_TOP - 10),
     )
 
@@ -154,9 +168,8 @@ def _stopped(step: int | None, xs: Sequence[float], scale: _Scale) -> Markup | N
 
 
 def _numbers(errors: Sequence[float | None], captured: int | None) -> Markup:
-    head = element("tr", [element("th", name, scope="col") for name in ("step", "made", "largest difference")])
-    rows = [
-        element("tr", element("th", str(number), scope="row"), element("td", _ran(number, captured)), element("td", shown(error)))
-        for number, error in enumerate(errors)
-    ]
-    return element("details", element("summary", "Numbers"), element("table", element("thead", head), element("tbody", rows)))
+    rows = (
+        (element("th", str(step), scope="row"), element("td", _ran(step, captured)), amount(shown(error)))
+        for step, error in enumerate(errors)
+    )
+    return element("details", element("summary", "Numbers"), table(("step", "made", "#largest difference"), rows))

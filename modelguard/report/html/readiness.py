@@ -13,7 +13,7 @@ from modelguard.report.html.findings import anchor, listed, place
 from modelguard.report.html.graphs import graphs
 from modelguard.report.html.markup import Content, Markup, element, group, lines
 from modelguard.report.html.modules import tree
-from modelguard.report.html.page import Section, facts, heading, page
+from modelguard.report.html.page import Section, amount, facts, heading, page, table
 
 Record = Mapping[str, Any]
 
@@ -21,9 +21,11 @@ Record = Mapping[str, Any]
 def render(target: str, report: ScanReport, is_ready: bool, record: Record) -> str:
     """The page of one target."""
     obstacles = _Obstacles(record["obstacles"])
-    reasons = {
-        path: anchor(number) for number, finding in reversed([*enumerate(report.findings)]) for path in obstacles.modules(finding)
-    }
+    reasons: dict[str, Markup] = {}
+    for number, finding in enumerate(report.findings):
+        link = element("a", _short_place(finding.location.path, finding.location.line), href=f"#{anchor(number)}")
+        for path in obstacles.modules(finding):
+            reasons.setdefault(path, link)
     return page(
         f"{target}: {'ready' if is_ready else 'not ready'}",
         _heading(target, is_ready, record),
@@ -65,7 +67,11 @@ class _Obstacles:
     def breaks(self) -> list[str]:
         """The places that end graphs."""
         lasts = [each["stack"][-1] for found in self._by_line.values() for each in found if not each["in_graph"]]
-        return list(dict.fromkeys(place(os.path.basename(last["path"]), last["line"]) for last in lasts))
+        return list(dict.fromkeys(_short_place(last["path"], last["line"]) for last in lasts))
+
+
+def _short_place(path: str, line: int) -> str:
+    return place(os.path.basename(path), line)
 
 
 def _heading(target: str, is_ready: bool, record: Record) -> Markup:
@@ -86,21 +92,14 @@ def _heading(target: str, is_ready: bool, record: Record) -> Markup:
 
 
 def _scores(runs: Sequence[Record]) -> Markup:
-    names = ("traced with", "graphs", "calls in the largest", "share of calls", "share of modules", "result")
-    head = element("tr", [element("th", name, scope="col") for name in names])
-    return element(
-        "div",
-        element("table", element("thead", head), element("tbody", [element("tr", _score(run)) for run in runs])),
-        class_="wide",
-        tabindex=0,
-    )
+    names = ("traced with", "#graphs", "#calls in the largest", "#share of calls", "#share of modules", "result")
+    return table(names, map(_score, runs))
 
 
 def _score(run: Record) -> Iterator[Markup]:
     yield element("th", SHAPES[run["shapes"]], scope="row")
-    yield element("td", str(run["graphs"]))
-    yield element("td", str(run["ops_of_largest"]))
-    yield from (element("td", _bar(run[key]), f"{run[key]:.0%}") for key in ("share_of_ops", "share_of_modules"))
+    yield from (amount(str(run[key])) for key in ("graphs", "ops_of_largest"))
+    yield from (amount(group(_bar(run[key]), f"{run[key]:.0%}")) for key in ("share_of_ops", "share_of_modules"))
     error = run["max_abs_error"]
     if not run["one_graph"]:
         yield element("td", "no single graph")
