@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import shutil
@@ -54,10 +53,10 @@ class Browser:
         session = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._session = f"/session/{session['sessionId']}"
 
-    def open(self, page: Path, fragment: str = "") -> None:
+    def open(self, page: Path) -> None:
         """Load a file. What an earlier page had to say is forgotten."""
         self.problems()
-        self.call("POST", "/url", {"url": page.as_uri() + fragment})
+        self.call("POST", "/url", {"url": page.as_uri()})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What a script returns; it gets `arguments`."""
@@ -77,17 +76,15 @@ class Browser:
         # Control-A and Backspace, as a person would: to clear a field by the protocol tells the page nothing.
         self.call("POST", f"/element/{element}/value", {"text": "\ue009a\ue000\ue003" + text})
 
+    def press(self, key: str) -> None:
+        """Press a key, where the focus is."""
+        keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
+        self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": keys}]})
+
     def media(self, **features: str) -> None:
         """What the page is told of its reader: `prefers_color_scheme="dark"`."""
         told = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
         self.call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"features": told}})
-
-    def screenshot(self, path: Path, width: int = 1280) -> None:
-        """The whole page as a PNG."""
-        self.call("POST", "/window/rect", {"width": width, "height": 1000})
-        height = self.run("return document.documentElement.scrollHeight")
-        self.call("POST", "/window/rect", {"width": width, "height": height})
-        path.write_bytes(base64.b64decode(self.call("GET", "/screenshot")))
 
     def _element(self, selector: str) -> str:
         found = self.call("POST", "/element", {"using": "css selector", "value": selector})

@@ -89,7 +89,7 @@ def _row(branch: Branch, reason: Markup | None) -> Markup:
         "span",
         element(
             "span",
-            element("code", branch.listed, title=", ".join(branch.names)) if branch.listed else None,
+            element("code", branch.listed, class_="name", title=", ".join(branch.names)) if branch.listed else None,
             element("span", branch.record["class"], class_="class"),
             element("span", f"\N{MULTIPLICATION SIGN}{len(branch.names)}", class_="times") if len(branch.names) > 1 else None,
             why,
