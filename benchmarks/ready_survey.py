@@ -51,7 +51,15 @@ def survey_case(name: str) -> dict[str, Any]:
     model, calls = build()
     args, kwargs = calls[0]
     child.called_target = lambda *_: (Target(model, [args], kwargs), [])
-    asked = {"target": name, "inputs": [], "train": False, "tracer": "dynamo", "dynamic": True, "split_ops": []}
+    asked = {
+        "target": name,
+        "inputs": [],
+        "train": False,
+        "tracer": "dynamo",
+        "dynamic": True,
+        "split_ops": [],
+        "timeout": TIMEOUT,
+    }
     try:
         return child.observe(asked)
     except ModelguardError as error:
@@ -84,7 +92,8 @@ def row(name: str, result: dict[str, Any]) -> str:
         return f"| {name} | {kind} | | | {told.splitlines()[0][:200]} |"
     static = result["runs"][0]
     one = [run["shapes"] for run in result["runs"] if run["one_graph"]]
-    whole = "yes" if len(one) == len(result["runs"]) else f"{one[0]} only" if one else "no"
+    slow = ", dynamic took too long" if any(run["stopped"] is not None for run in result["runs"]) else " only"
+    whole = "yes" if len(one) == len(result["runs"]) else f"{one[0]}{slow}" if one else "no"
     told = [
         f"{each['kind']} at {os.path.basename(each['stack'][-1]['path'])}:{each['stack'][-1]['line']}"
         if each["stack"]

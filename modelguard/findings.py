@@ -76,6 +76,37 @@ class Frame(NamedTuple):
     line: int
 
 
+class Applicability(enum.Enum):
+    """Whether a fix can be applied unseen."""
+
+    SAFE = "safe"
+    """What the code computes and keeps stays the same, in eager mode, for all that the file itself does with it."""
+    UNSAFE = "unsafe"
+    """It may change: a person has to look at it."""
+
+
+class Edit(NamedTuple):
+    """Text that takes the place of a span, counted as in a `Location`; an empty span is where it is put in.
+
+    Line ends in `content` are `\\n`; they become those of the file.
+    """
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to change in the file of a finding so that the finding goes: `message` says it, and of an unsafe one also the risk."""
+
+    message: str
+    applicability: Applicability
+    edits: tuple[Edit, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One fault at one place.
@@ -100,6 +131,8 @@ class Finding:
     evidence: tuple[Evidence, ...] = (Evidence.STATIC,)
     help: str | None = None
     help_url: str | None = None
+    fix: Fix | None = None
+    """Set by whoever found it, where that is known at once; else worked out by `modelguard.fixes` when somebody asks."""
 
     @property
     def fingerprint(self) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from browser import CHROMIUM, DRIVER, Browser, opened
 
-from modelguard.findings import Diagnostic, Finding, Location, ScanReport, Severity
+from modelguard.findings import Applicability, Diagnostic, Finding, Fix, Location, ScanReport, Severity
 from modelguard.report.html import render, render_confirmation, render_readiness
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -323,13 +323,14 @@ def test_many_steps_have_few_labels() -> None:
     assert labels[:2] == ["0", "63"] and len(labels) == 16
 
 
-RECORD = {
+RECORD: dict[str, Any] = {
     "tracer": "export",
     "torch": "2.13.0",
     "guessed_inputs": ["x=float32[2,2]"],
     "runs": [
         {
             "shapes": "static",
+            "stopped": None,
             "one_graph": True,
             "graphs": 1,
             "ops_of_largest": 12,
@@ -394,6 +395,12 @@ def test_graphs_without_code_and_costs() -> None:
     assert "another result" in drawn(graph([piece(1)], max_abs_error=None)).text
 
 
+def test_sizes_that_took_too_long() -> None:
+    runs = [*RECORD["runs"], {"shapes": "dynamic", "stopped": "it took <long>"}]
+    page = parsed(render_readiness("t", ScanReport(), True, {**RECORD, "runs": runs}))
+    assert page.one("header").one("tbody").all("tr")[1].text == "symbolic sizesit took <long>"
+
+
 def test_recompilations_and_guesses() -> None:
     page = parsed(render_readiness("t", ScanReport(), True, RECORD))
     assert "Ready" in page.one("p", class_="good").text and "x=float32[2,2]" in page.one("header").text
@@ -439,6 +446,11 @@ def test_long_lines_are_cropped_around_the_mark(tmp_path: Path) -> None:
         and line.text.startswith("...a")
         and line.text.endswith("b...")
     )
+
+
+def test_a_fix_is_told() -> None:
+    fix = Fix("write `self.n` in place: it may change", Applicability.UNSAFE, ())
+    assert "fixwrite self.n in place: it may change (unsafe)" in parsed(render(ScanReport((replace(BARE, fix=fix),)))).text
 
 
 def test_links_lead_to_pages_only() -> None:

@@ -71,15 +71,15 @@ def planned(
     return written
 
 
-def write(outputs: Sequence[Output], render: Callable[[Output], str]) -> None:
-    """Write what `render` makes of the findings for each of `outputs`."""
+def write(outputs: Sequence[Output], render: Callable[[Output], str], *, to_stderr: bool = False) -> None:
+    """Write what `render` makes of the findings for each of `outputs`; to stderr what has no file, where stdout is taken."""
     for each in outputs:
-        _write(render(each), each)
+        _write(render(each), each, to_stderr)
 
 
-def _write(text: str, output: Output) -> None:
+def _write(text: str, output: Output, to_stderr: bool) -> None:
     if output.path is None:
-        sys.stdout.write(text)
+        (sys.stderr if to_stderr else sys.stdout).write(text)
         return
     try:
         _write_file(output.path, text.encode("utf-8", "backslashreplace"))

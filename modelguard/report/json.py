@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modelguard import __version__
-from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
+from modelguard.findings import Diagnostic, Finding, Fix, ScanReport, Severity
 
 SCHEMA_VERSION = 1
 """Grows when a field changes its meaning or goes; a new field leaves it alone."""
@@ -103,7 +103,15 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "help": finding.help,
         "help_url": finding.help_url,
         "fingerprint": finding.fingerprint,
-        "fix": None,
+        "fix": _fix(finding.fix, where.path) if finding.fix is not None else None,
+    }
+
+
+def _fix(fix: Fix, path: str) -> dict[str, Any]:
+    return {
+        "applicability": fix.applicability.value,
+        "message": fix.message,
+        "edits": [{"path": path, **edit._asdict()} for edit in fix.edits],
     }
 
 

@@ -54,7 +54,9 @@ def _verdict(target: str, is_ready: bool, record: Mapping[str, Any]) -> Iterator
         yield printable(f"  inputs were guessed: {', '.join(record['guessed_inputs'])}")
     for run in record["runs"]:
         kind = SHAPES[run["shapes"]]
-        if run["one_graph"]:
+        if run["stopped"] is not None:
+            yield f"  {kind}: {run['stopped']}"
+        elif run["one_graph"]:
             error = run["max_abs_error"]
             same = "" if error is None else ", the same as eager" if error == 0 else f", {error:.2g} from eager"
             yield f"  {kind}: one graph of {text.plural(run['ops_of_largest'], 'call')}{same}"

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from modelguard import __version__
-from modelguard.findings import Diagnostic, Finding, Frame, Location, ScanReport, Severity
+from modelguard.findings import Diagnostic, Finding, Fix, Frame, Location, ScanReport, Severity
 from modelguard.report.places import repository_path, well_formed
 from modelguard.rules import by_code
 from modelguard.rules.base import Rule
@@ -77,9 +77,30 @@ def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
             "evidence": [evidence.value for evidence in finding.evidence],
         },
     }
+    if finding.fix is not None:
+        result["fixes"] = [_fix(finding.fix, finding.location.path)]
     if finding.chain:
         result["codeFlows"] = [{"threadFlows": [{"locations": list(_flow(finding))}]}]
     return result
+
+
+def _fix(fix: Fix, path: str) -> dict[str, Any]:
+    replacements = [
+        {
+            "deletedRegion": {
+                "startLine": edit.line,
+                "startColumn": edit.column,
+                "endLine": edit.end_line,
+                "endColumn": edit.end_column,
+            },
+            "insertedContent": {"text": well_formed(edit.content)},
+        }
+        for edit in fix.edits
+    ]
+    return {
+        "description": {"text": well_formed(f"{fix.message} ({fix.applicability.value})")},
+        "artifactChanges": [{"artifactLocation": _artifact(path), "replacements": replacements}],
+    }
 
 
 def _flow(finding: Finding) -> Iterator[dict[str, Any]]:

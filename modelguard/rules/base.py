@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from modelguard.findings import Effect, Evidence, Severity
+from modelguard.findings import Applicability, Effect, Evidence, Severity
 from modelguard.observation import StateWrite
 
 HEADINGS = ("What it does", "Why it is bad", "Use instead", "Severity", "References")
@@ -23,11 +23,19 @@ class Verdict(NamedTuple):
     effect: Effect
 
 
+class Repair(NamedTuple):
+    """What a fix makes of an example: pieces of its text, and what stands there afterwards."""
+
+    applicability: Applicability
+    changes: tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Invalid:
     """Source in which the rule must report `attribute` on `line`, at `severity`, and nothing at warning or error elsewhere.
 
-    `line` counts in `text`. `also` lists lines on which other findings are right.
+    `line` counts in `text`. `also` lists lines on which other findings are right. `repair` is what a fix must do, None
+    where there must be none.
     """
 
     source: str
@@ -36,11 +44,20 @@ class Invalid:
     severity: Severity | None = None
     carried: bool | None = None
     also: tuple[int, ...] = ()
+    repair: Repair | None = None
 
     @property
     def text(self) -> str:
         """The source as a file would hold it."""
         return _as_file(self.source)
+
+    @property
+    def repaired(self) -> str:
+        """The text once the fix is applied."""
+        text = self.text
+        for before, after in self.repair.changes if self.repair is not None else ():
+            text = text.replace(before, after, 1)
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,11 @@ class Rule:
     def summary(cls) -> str:
         """The first line of the documentation."""
         return cls.documentation().splitlines()[0]
+
+    @classmethod
+    def fixes(cls) -> frozenset[Applicability]:
+        """How safe the fixes are that some of its findings have: what the examples show."""
+        return frozenset(example.repair.applicability for example in cls.INVALID if example.repair is not None)
 
     @classmethod
     def documentation(cls) -> str:

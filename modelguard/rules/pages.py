@@ -11,6 +11,7 @@ from pathlib import Path
 
 from modelguard.catalog import pages as error_pages
 from modelguard.catalog import tagged
+from modelguard.findings import Applicability
 from modelguard.rules import by_code, rule_names
 from modelguard.rules.base import Invalid, Rule
 
@@ -30,6 +31,7 @@ def page(rule: Rule) -> str:
         f"## Why it is bad\n\n{sections['Why it is bad']}",
         f"## Example\n\n{_code(marked(rule, rule.INVALID[0]))}",
         f"## Use instead\n\n{sections['Use instead']}\n\n{_code(rule.VALID[0].text)}",
+        f"## Fix\n\n{_fix(rule)}",
         f"## Severity\n\n{sections['Severity']}",
         f"To leave the rule out of a run: `modelguard scan --ignore {rule.code}`.",
         *_errors(rule),
@@ -37,6 +39,21 @@ def page(rule: Rule) -> str:
         f"Since modelguard {rule.since}.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _fix(rule: Rule) -> str:
+    """Whether there are fixes, in a sentence."""
+    kinds = rule.fixes()
+    if not kinds:
+        return "None."
+    if kinds == {Applicability.SAFE}:
+        return "`modelguard scan --fix` repairs it."
+    if kinds == {Applicability.UNSAFE}:
+        return "`modelguard scan --fix --unsafe-fixes` repairs some cases; read the change, it may alter what the code does."
+    return (
+        "`modelguard scan --fix` repairs the cases that are provably the same afterwards, and with `--unsafe-fixes` some others, "
+        "whose changes you should read."
+    )
 
 
 def index() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from modelguard.findings import Finding, Location
 from modelguard.rules import by_code, find, nearest
@@ -11,6 +12,7 @@ from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.rules.mg902_unused_suppression import UnusedSuppression
 from modelguard.rules.mg903_unknown_code_in_suppression import UnknownCodeInSuppression
 from modelguard.suppressions.reading import Suppression
+from modelguard.suppressions.removing import without
 
 ABOUT_SUPPRESSIONS = frozenset((UnusedSuppression.code, UnknownCodeInSuppression.code))
 
@@ -79,8 +81,11 @@ class _Judge:
             if idle:
                 entries = [entry for entry in idle if entry != _ALL]
                 message = rule.message(entries, each.first, each.last, each.is_file)
-                advice = rule.advice(entries, len(entries) < len(each.codes), each.is_file and not each.last)
-                unused.append(self._finding(rule, each, message, advice))
+                is_misplaced = each.is_file and not each.last
+                advice = rule.advice(entries, len(entries) < len(each.codes), is_misplaced)
+                found = self._finding(rule, each, message, advice)
+                # What to make of one in the wrong place, its author has to say.
+                unused.append(found if is_misplaced else replace(found, fix=without(each, entries, self._lines)))
         return unused
 
     def _is_suppressed(self, finding: Finding) -> bool:

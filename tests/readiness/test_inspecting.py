@@ -172,3 +172,10 @@ def test_readiness_of_a_graph() -> None:
     assert codegen_ready(plain)
     split = split_graph(traced, ["softmax"])
     assert codegen_ready(split, with_submod=True) and not codegen_ready(split)
+
+
+def test_symbolic_sizes_that_take_too_long_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = observed(Stack(), (X,), monkeypatch=monkeypatch, dynamic=True, timeout=0)
+    fixed, symbolic = record["runs"]
+    assert fixed["one_graph"] and fixed["stopped"] is None
+    assert "raise --timeout" in symbolic["stopped"] and symbolic["one_graph"] is None

@@ -32,11 +32,12 @@ SCHEMA: dict[str, Any] = {
     "runs": [
         {
             "shapes": str,
-            "one_graph": bool,
-            "graphs": int,
-            "ops_of_largest": int,
-            "share_of_ops": float,
-            "share_of_modules": float,
+            "stopped": (str, type(None)),
+            "one_graph": (bool, type(None)),
+            "graphs": (int, type(None)),
+            "ops_of_largest": (int, type(None)),
+            "share_of_ops": (float, type(None)),
+            "share_of_modules": (float, type(None)),
             "max_abs_error": (float, type(None)),
         }
     ],
@@ -110,7 +111,7 @@ def run(where: str, *options: str, cwd: Path | None = None) -> subprocess.Comple
 
 def readiness(where: str, tracer: str = "dynamo") -> Readiness:
     """As `ready`, in this process."""
-    asked = {"target": where, "inputs": [], "train": False, "tracer": tracer, "dynamic": False, "split_ops": []}
+    asked = {"target": where, "inputs": [], "train": False, "tracer": tracer, "dynamic": False, "split_ops": [], "timeout": 300}
     return judged(where, observe(asked), SettingsFiles(Overrides(), None, True))
 
 

@@ -62,6 +62,7 @@ def _finding(number: int, finding: Finding, sources: SourceLines, more: Iterable
             ("reached by", _chain(finding)),
             ("evidence", _evidence(finding)),
             ("help", sentence(finding.help) if finding.help else None),
+            ("fix", sentence(f"{finding.fix.message} ({finding.fix.applicability.value})") if finding.fix else None),
             *more,
         ),
         id=anchor(number),

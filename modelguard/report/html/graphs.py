@@ -21,7 +21,7 @@ def graphs(found: Sequence[Record], breaks: Sequence[str]) -> Section | None:
     """The section of graphs. `breaks` are the places at which they were broken."""
     if not found:
         return None
-    where = group("Dynamo breaks the graph at ", _enumerated(breaks), ".") if breaks and len(found) > 1 else None
+    where = group("Dynamo breaks the graph at ", _enumerated(breaks), ".") if breaks else None
     caption = element("figcaption", "Pieces in order, as wide as they have calls. ", _legend(found), where)
     return Section(
         "graphs",

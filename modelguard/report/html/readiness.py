@@ -98,6 +98,9 @@ def _scores(runs: Sequence[Record]) -> Markup:
 
 def _score(run: Record) -> Iterator[Markup]:
     yield element("th", SHAPES[run["shapes"]], scope="row")
+    if run["stopped"] is not None:
+        yield element("td", run["stopped"], colspan=5, class_="bad")
+        return
     yield from (amount(str(run[key])) for key in ("graphs", "ops_of_largest"))
     yield from (amount(group(_bar(run[key]), f"{run[key]:.0%}")) for key in ("share_of_ops", "share_of_modules"))
     error = run["max_abs_error"]
