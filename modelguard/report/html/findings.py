@@ -8,6 +8,7 @@ from modelguard.findings import Finding, Severity
 from modelguard.report import text
 from modelguard.report.html.markup import Content, Markup, element, group, lines, sentence
 from modelguard.report.html.page import Section, facts
+from modelguard.report.places import repository_path
 from modelguard.report.sources import SourceLines
 
 _CONTEXT = 3
@@ -44,8 +45,8 @@ def listed(findings: Sequence[Finding], more: More | None = None) -> Section:
 
 
 def place(path: str, line: int) -> str:
-    """Where something is, for people."""
-    return f"{path}:{line}"
+    """Where something is, for people: below the working directory, from there."""
+    return f"{repository_path(path)}:{line}"
 
 
 def _finding(number: int, finding: Finding, sources: SourceLines, more: Iterable[tuple[str, Content]]) -> Markup:
