@@ -15,21 +15,6 @@ from modelguard.readiness.modules import ModuleTree, Ran, same_code
 from modelguard.readiness.obstacles import DISABLED, RECURRENT, SCRIPTED, Obstacle
 from modelguard.readiness.trace import Graph, Traced, is_disabled
 
-STATUSES = (
-    "graph-break",
-    "disabled",
-    "scripted",
-    "recurrent",
-    "left-to-python",
-    "host-sync",
-    "call-module",
-    "split",
-    "higher-order",
-    "inlined",
-    "never-reached",
-)
-"""What can become of a module, the worst first."""
-
 INSIDE = ("inlined", "higher-order")
 """Those of a module that is part of a graph."""
 

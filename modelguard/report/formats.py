@@ -9,9 +9,9 @@ from importlib import import_module
 
 from modelguard.findings import ScanReport
 
-NAMES = ("text", "concise", "grouped", "json", "sarif", "github", "gitlab", "junit")
+NAMES = ("text", "concise", "grouped", "html", "json", "sarif", "github", "gitlab", "junit")
 
-WITH_NOTES = frozenset(("json", "sarif", "gitlab"))
+WITH_NOTES = frozenset(("html", "json", "sarif", "gitlab"))
 """Formats that hold all notes, for programs that tell severities apart; in the others stand those that the settings show."""
 
 

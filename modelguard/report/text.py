@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
-from modelguard.errors import SourceError
 from modelguard.findings import Applicability, Diagnostic, Evidence, Finding, ScanReport, Severity
 from modelguard.report.frame import printable, source_frame
-from modelguard.scan.files import read_text
+from modelguard.report.sources import SourceLines
 
 _STYLES = {
     "error": "bold red",
@@ -59,7 +56,7 @@ def render(
     says of findings why running the model did not show them; those that `--fix` would repair are marked.
     """
     shown = [finding for finding in report.findings if show_notes or finding.severity is not Severity.NOTE]
-    lines = list(_blocks(shown, _SourceLines(from_disk), unconfirmed, fixes))
+    lines = list(_blocks(shown, SourceLines() if from_disk else None, unconfirmed, fixes))
     if summary:
         lines += _summary(report, hidden=len(report.findings) - len(shown))
         lines += _fixed(shown, fixes)
@@ -75,14 +72,14 @@ def render_diagnostic(diagnostic: Diagnostic) -> str:
 
 
 def _blocks(
-    findings: list[Finding], sources: _SourceLines, unconfirmed: Mapping[Finding, str], fixes: Fixes
+    findings: list[Finding], sources: SourceLines | None, unconfirmed: Mapping[Finding, str], fixes: Fixes
 ) -> Iterator[list[_Segment]]:
     for finding in findings:
         yield from _block(finding, sources, unconfirmed.get(finding), fixes.marks(finding))
         yield []
 
 
-def _block(finding: Finding, sources: _SourceLines, unconfirmed: str | None, is_fixable: bool) -> Iterator[list[_Segment]]:
+def _block(finding: Finding, sources: SourceLines | None, unconfirmed: str | None, is_fixable: bool) -> Iterator[list[_Segment]]:
     where = finding.location
     severity = finding.severity.value
     yield [
@@ -92,7 +89,7 @@ def _block(finding: Finding, sources: _SourceLines, unconfirmed: str | None, is_
         ("", f"{' [*]' if is_fixable else ''} {finding.name}: {printable(finding.message)}"),
     ]
     gutter = " " * len(str(where.line))
-    source = sources.line(where.path, where.line)
+    source = None if sources is None else sources.line(where.path, where.line)
     if source is None:
         source = finding.source_line
     if source.strip():
@@ -155,25 +152,6 @@ def plural(count: int, noun: str) -> str:
     if count == 1:
         return f"{count} {noun}"
     return f"{count} {noun}{'es' if noun.endswith(('s', 'x')) else 's'}"
-
-
-class _SourceLines:
-    """Source lines from disk; the last file is kept, because findings come sorted by file."""
-
-    def __init__(self, from_disk: bool) -> None:
-        self._from_disk = from_disk
-        self._path: str | None = None
-        self._lines: list[str] = []
-
-    def line(self, path: str, number: int) -> str | None:
-        if path != self._path:
-            self._path = path
-            self._lines = []
-            # A pipe was read to its end by the scan; to open it again would wait for another writer.
-            if self._from_disk and os.path.isfile(path):
-                with suppress(SourceError, ValueError):
-                    self._lines = read_text(path).split("\n")
-        return self._lines[number - 1] if 1 <= number <= len(self._lines) else None
 
 
 def _colored(lines: list[list[_Segment]]) -> str:
