@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -58,14 +59,30 @@ class Evidence(enum.Enum):
     REPLAY = "replay"
 
 
+class Cell(NamedTuple):
+    """A code cell of a notebook: its number among all cells, from 1, and how many lines of code come `before` it."""
+
+    number: int
+    before: int
+
+
+def cell_at(cells: Sequence[Cell], line: int) -> Cell | None:
+    """Which of the `cells` of a notebook, in order, a line of its code lies in."""
+    return next((cell for cell in reversed(cells) if cell.before < line), None)
+
+
 class Location(NamedTuple):
-    """A span of source text: 1-based lines, 1-based columns counted in characters; the end column is exclusive."""
+    """A span of source text: 1-based lines, 1-based columns counted in characters; the end column is exclusive.
+
+    In a notebook, lines are counted through the code of all cells; `line - cell.before` is the line in the cell.
+    """
 
     path: str
     line: int
     column: int
     end_line: int
     end_column: int
+    cell: Cell | None = None
 
 
 class Frame(NamedTuple):
@@ -74,6 +91,7 @@ class Frame(NamedTuple):
     function: str
     path: str
     line: int
+    cell: Cell | None = None
 
 
 class Applicability(enum.Enum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modelguard.findings import Finding, ScanReport
 from modelguard.report.frame import printable
+from modelguard.report.places import place
 
 
 def render(report: ScanReport) -> str:
@@ -13,4 +14,4 @@ def render(report: ScanReport) -> str:
 
 def _line(finding: Finding) -> str:
     where = finding.location
-    return f"{where.path}:{where.line}:{where.column}: {finding.code} {finding.message}"
+    return f"{where.path}:{place(where)}: {finding.code} {finding.message}"

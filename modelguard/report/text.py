@@ -12,7 +12,8 @@ from typing import NamedTuple
 from modelguard.errors import SourceError
 from modelguard.findings import Applicability, Diagnostic, Evidence, Finding, ScanReport, Severity
 from modelguard.report.frame import printable, source_frame
-from modelguard.scan.files import read_text
+from modelguard.report.places import cell_of, line_of, place
+from modelguard.scan.files import is_notebook, read_text
 
 _STYLES = {
     "error": "bold red",
@@ -70,8 +71,8 @@ def render(
 
 def render_diagnostic(diagnostic: Diagnostic) -> str:
     """One line that says what kept the scan from a file."""
-    place = diagnostic.path if diagnostic.line is None else f"{diagnostic.path}:{diagnostic.line}"
-    return f"{printable(place)}: {diagnostic.severity.value}: {printable(diagnostic.message)}"
+    where = diagnostic.path if diagnostic.line is None else f"{diagnostic.path}:{diagnostic.line}"
+    return f"{printable(where)}: {diagnostic.severity.value}: {printable(diagnostic.message)}"
 
 
 def _blocks(
@@ -86,19 +87,20 @@ def _block(finding: Finding, sources: _SourceLines, unconfirmed: str | None, is_
     where = finding.location
     severity = finding.severity.value
     yield [
-        ("place", printable(f"{where.path}:{where.line}:{where.column}")),
+        ("place", printable(f"{where.path}:{place(where)}")),
         ("", ": "),
         (severity, f"{severity}[{finding.code}]"),
         ("", f"{' [*]' if is_fixable else ''} {finding.name}: {printable(finding.message)}"),
     ]
-    gutter = " " * len(str(where.line))
+    line = str(line_of(where))
+    gutter = " " * len(line)
     source = sources.line(where.path, where.line)
     if source is None:
         source = finding.source_line
     if source.strip():
         text, carets = source_frame(source, where.column, where.end_column if where.end_line == where.line else None)
         yield [("gutter", f" {gutter} |")]
-        yield [("gutter", f" {where.line} |"), ("", f" {text}")]
+        yield [("gutter", f" {line} |"), ("", f" {text}")]
         yield [("gutter", f" {gutter} |"), (severity, f" {carets}")]
     if finding.chain:
         yield [("gutter", f" {gutter} ="), ("label", " in: "), ("", printable(_chain(finding)))]
@@ -113,11 +115,12 @@ def _block(finding: Finding, sources: _SourceLines, unconfirmed: str | None, is_
 
 def _chain(finding: Finding) -> str:
     steps = []
-    path = finding.location.path
-    for function, frame_path, line in finding.chain:
-        place = f"line {line}" if frame_path == path else f"{frame_path}:{line}"
-        steps.append(f"{function} ({place})")
-    return " -> ".join([*steps, f"line {finding.location.line}"])
+    where = finding.location
+    for frame in finding.chain:
+        is_here = frame.path == where.path and frame.cell == where.cell
+        step = f"line {line_of(frame)}" if is_here else f"{frame.path}:{cell_of(frame)}{line_of(frame)}"
+        steps.append(f"{frame.function} ({step})")
+    return " -> ".join([*steps, f"line {line_of(where)}"])
 
 
 def _summary(report: ScanReport, hidden: int) -> Iterator[list[_Segment]]:
@@ -172,7 +175,12 @@ class _SourceLines:
             # A pipe was read to its end by the scan; to open it again would wait for another writer.
             if self._from_disk and os.path.isfile(path):
                 with suppress(SourceError, ValueError):
-                    self._lines = read_text(path).split("\n")
+                    text = read_text(path)
+                    if is_notebook(path):
+                        from modelguard.scan.notebooks import shown
+
+                        text = shown(text)
+                    self._lines = text.split("\n")
         return self._lines[number - 1] if 1 <= number <= len(self._lines) else None
 
 
