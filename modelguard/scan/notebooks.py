@@ -34,10 +34,7 @@ _MAGIC = re.compile(
 )
 """How a line begins that is a command (`%time`, `!ls`), a question (`?x`, `x?`), or keeps what a command gives (`x = !ls`)."""
 _COMMAND = re.compile(r"(?:[^\n]*\\\r?\n)*[^\n]*")
-_CELL_UNREADABLE = re.compile("[\0\ud800-\udfff]")
-"""What the parser refuses even in a comment."""
-
-_MAGIC = re.compile(r"\s*%%(\w+)")
+_CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _RUN_HERE = frozenset("capture debug ipytest memit prun time timeit".split())
 """Magics of whole cells whose cell is Python that runs in the notebook."""
 
