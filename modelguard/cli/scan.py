@@ -34,9 +34,9 @@ _LISTED = 5
 
 @click.command(name="scan")
 @click.argument("paths", nargs=-1, type=click.Path(readable=False, allow_dash=True))  # one that is not must not stop the rest
-@click.option("--select", multiple=True, metavar="CODES", help="Only these codes, or beginnings of codes such as MG1.")
-@click.option("--extend-select", multiple=True, metavar="CODES", help="These codes too.")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Not these codes; the longer of two that fit decides.")
+@options.codes("--select", "Only these codes, or beginnings of codes such as MG1.")
+@options.codes("--extend-select", "These codes too.")
+@options.codes("--ignore", "Not these codes; the longer of two that fit decides.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Also skip files and folders that fit, as in a .gitignore.")
 @click.option("--force-exclude", is_flag=True, help="Skip what is excluded even where it is named in PATHS.")
 @options.config
