@@ -30,6 +30,7 @@ _COMMANDS = {
     "codegen": "modelguard.cli.codegen",
     "completion": "modelguard.cli.completion",
     "confirm": "modelguard.cli.confirm",
+    "dev": "modelguard.cli.dev",
     "explain": "modelguard.cli.explain",
     "ready": "modelguard.cli.ready",
     "rules": "modelguard.cli.rules",
