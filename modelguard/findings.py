@@ -71,10 +71,18 @@ def cell_at(cells: Sequence[Cell], line: int) -> Cell | None:
     return next((cell for cell in reversed(cells) if cell.before < line), None)
 
 
+def _line_in(cell: Cell | None, line: int) -> int:
+    return line - cell.before if cell is not None else line
+
+
+def _named(cell: Cell | None) -> str:
+    return f"cell {cell.number}:" if cell is not None else ""
+
+
 class Location(NamedTuple):
     """A span of source text: 1-based lines, 1-based columns counted in characters; the end column is exclusive.
 
-    In a notebook, lines are counted through the code of all cells; `line - cell.before` is the line in the cell.
+    In a notebook, lines are counted through the code of all cells.
     """
 
     path: str
@@ -84,6 +92,16 @@ class Location(NamedTuple):
     end_column: int
     cell: Cell | None = None
 
+    @property
+    def line_in_cell(self) -> int:
+        """The line as a person counts it: in a notebook from the beginning of the cell."""
+        return _line_in(self.cell, self.line)
+
+    @property
+    def place(self) -> str:
+        """Line and column, in a notebook behind the cell: `cell 3:4:9`."""
+        return f"{_named(self.cell)}{self.line_in_cell}:{self.column}"
+
 
 class Frame(NamedTuple):
     """One step of the way from an entry point to a write: in `function`, at `path`:`line`, the next step is called."""
@@ -92,6 +110,16 @@ class Frame(NamedTuple):
     path: str
     line: int
     cell: Cell | None = None
+
+    @property
+    def line_in_cell(self) -> int:
+        """The line, in a notebook from the beginning of the cell."""
+        return _line_in(self.cell, self.line)
+
+    @property
+    def place(self) -> str:
+        """The line, in a notebook behind the cell: `cell 3:4`."""
+        return f"{_named(self.cell)}{self.line_in_cell}"
 
 
 class Applicability(enum.Enum):

@@ -141,7 +141,7 @@ def test_from_python(scan: Scan) -> None:
     write(IMPORTS, MODEL)
     where = modelguard.scan(["book.ipynb"]).findings[0].location
     assert where.cell is not None
-    assert (where.cell.number, where.line - where.cell.before) == (2, 7)
+    assert (where.cell.number, where.line_in_cell, where.place) == (2, 7, "cell 2:7:9")
 
 
 def test_a_finding_is_the_same_one_when_its_cell_moves(scan: Scan) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from modelguard.findings import Finding, ScanReport
 from modelguard.report.frame import printable
-from modelguard.report.places import place
 
 
 def render(report: ScanReport) -> str:
@@ -14,4 +13,4 @@ def render(report: ScanReport) -> str:
 
 def _line(finding: Finding) -> str:
     where = finding.location
-    return f"{where.path}:{place(where)}: {finding.code} {finding.message}"
+    return f"{where.path}:{where.place}: {finding.code} {finding.message}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
-from modelguard.report.places import place, repository_path
+from modelguard.report.places import repository_path
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
@@ -27,7 +27,7 @@ def _finding(finding: Finding) -> str:
         # The runner refuses columns of a span of several lines.
         span |= {"col": where.column, "endColumn": where.end_column}
     # The log shows the message alone, without its place.
-    message = f"{path}:{place(where)}: {finding.code} {finding.name}: {finding.message}"
+    message = f"{path}:{where.place}: {finding.code} {finding.name}: {finding.message}"
     if finding.help:
         message += f"\nhelp: {finding.help}"
     return _command(finding.severity, message, file=path, **span, title=f"modelguard ({finding.code})")

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from modelguard.findings import Finding, ScanReport, Severity
-from modelguard.report.places import place, repository_path, well_formed
+from modelguard.report.places import repository_path, well_formed
 
 _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.NOTE: "info"}
 
@@ -29,7 +29,7 @@ def _issue(finding: Finding, occurrence: int) -> dict[str, Any]:
     message = f"{finding.code} {finding.name}: {finding.message}"
     return {
         # The lines of a notebook's file are others than those of its cells.
-        "description": well_formed(message if where.cell is None else f"{place(where)}: {message}"),
+        "description": well_formed(message if where.cell is None else f"{where.place}: {message}"),
         "check_name": finding.code,
         "fingerprint": finding.fingerprint + counter,
         "severity": _SEVERITIES[finding.severity],

@@ -7,7 +7,6 @@ from itertools import groupby
 
 from modelguard.findings import Finding, ScanReport
 from modelguard.report.frame import printable
-from modelguard.report.places import place
 
 
 def render(report: ScanReport) -> str:
@@ -17,7 +16,7 @@ def render(report: ScanReport) -> str:
 
 
 def _file(path: str, findings: list[Finding]) -> Iterator[str]:
-    places = [place(finding.location) for finding in findings]
+    places = [finding.location.place for finding in findings]
     width, widest = max(map(len, places)), max(len(finding.severity.value) for finding in findings)
     yield f"{printable(path)}:"
     for where, finding in zip(places, findings, strict=True):

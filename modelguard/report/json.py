@@ -9,7 +9,6 @@ from typing import Any
 
 from modelguard import __version__
 from modelguard.findings import Diagnostic, Edit, Finding, Fix, Frame, Location, ScanReport, Severity
-from modelguard.report.places import line_of
 
 SCHEMA_VERSION = 1
 """Grows when a field changes its meaning or goes; a new field leaves it alone."""
@@ -90,9 +89,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "path": where.path,
         "cell": where.cell.number if where.cell else None,
-        "line": line_of(where),
+        "line": where.line_in_cell,
         "column": where.column,
-        "end_line": line_of(where) + where.end_line - where.line,
+        "end_line": where.line_in_cell + where.end_line - where.line,
         "end_column": where.end_column,
         "class": finding.class_name,
         "attribute": finding.attribute,
@@ -111,7 +110,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _frame(frame: Frame) -> dict[str, Any]:
     cell = frame.cell.number if frame.cell else None
-    return {"function": frame.function, "path": frame.path, "cell": cell, "line": line_of(frame)}
+    return {"function": frame.function, "path": frame.path, "cell": cell, "line": frame.line_in_cell}
 
 
 def _fix(fix: Fix, where: Location) -> dict[str, Any]:

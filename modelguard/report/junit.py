@@ -7,7 +7,7 @@ from collections import Counter
 from xml.etree import ElementTree as ET
 
 from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
-from modelguard.report.places import cell_of, line_of, place, repository_path
+from modelguard.report.places import repository_path
 
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 has no way to write."""
@@ -48,8 +48,8 @@ def _add_finding(suite: ET.Element, finding: Finding, path: str, occurrence: int
     where = finding.location
     case = _case(suite, path, _name(finding) + counter, where.line if where.cell is None else None)
     failure = ET.SubElement(case, "failure", message=_safe(finding.message), type=finding.severity.value)
-    lines = [f"{path}:{place(where)}: {finding.code} {finding.name}: {finding.message}"]
-    lines += [f"in: {frame.function} ({repository_path(frame.path)}:{cell_of(frame)}{line_of(frame)})" for frame in finding.chain]
+    lines = [f"{path}:{where.place}: {finding.code} {finding.name}: {finding.message}"]
+    lines += [f"in: {frame.function} ({repository_path(frame.path)}:{frame.place})" for frame in finding.chain]
     if finding.help:
         lines.append(f"help: {finding.help}")
     failure.text = _safe("\n".join(lines))

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from modelguard import __version__
 from modelguard.findings import Diagnostic, Finding, Fix, Frame, Location, ScanReport, Severity
-from modelguard.report.places import place as place_of
 from modelguard.report.places import repository_path, well_formed
 from modelguard.rules import by_code
 from modelguard.rules.base import Rule
@@ -64,7 +63,7 @@ def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
         place["logicalLocations"] = [{"fullyQualifiedName": well_formed(finding.class_name), "kind": "type"}]
     message = finding.message + (f"\nhelp: {finding.help}" if finding.help else "")
     if finding.location.cell is not None:
-        message = f"{place_of(finding.location)}: {message}"
+        message = f"{finding.location.place}: {message}"
     result = {
         "ruleId": finding.code,
         "ruleIndex": rule_index,

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from modelguard.errors import SourceError
 from modelguard.findings import Applicability, Diagnostic, Evidence, Finding, ScanReport, Severity
 from modelguard.report.frame import printable, source_frame
-from modelguard.report.places import cell_of, line_of, place
 from modelguard.scan.files import is_notebook, read_text
 
 _STYLES = {
@@ -87,12 +86,12 @@ def _block(finding: Finding, sources: _SourceLines, unconfirmed: str | None, is_
     where = finding.location
     severity = finding.severity.value
     yield [
-        ("place", printable(f"{where.path}:{place(where)}")),
+        ("place", printable(f"{where.path}:{where.place}")),
         ("", ": "),
         (severity, f"{severity}[{finding.code}]"),
         ("", f"{' [*]' if is_fixable else ''} {finding.name}: {printable(finding.message)}"),
     ]
-    line = str(line_of(where))
+    line = str(where.line_in_cell)
     gutter = " " * len(line)
     source = sources.line(where.path, where.line)
     if source is None:
@@ -118,9 +117,9 @@ def _chain(finding: Finding) -> str:
     where = finding.location
     for frame in finding.chain:
         is_here = frame.path == where.path and frame.cell == where.cell
-        step = f"line {line_of(frame)}" if is_here else f"{frame.path}:{cell_of(frame)}{line_of(frame)}"
+        step = f"line {frame.line_in_cell}" if is_here else f"{frame.path}:{frame.place}"
         steps.append(f"{frame.function} ({step})")
-    return " -> ".join([*steps, f"line {line_of(where)}"])
+    return " -> ".join([*steps, f"line {where.line_in_cell}"])
 
 
 def _summary(report: ScanReport, hidden: int) -> Iterator[list[_Segment]]:
