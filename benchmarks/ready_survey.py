@@ -11,7 +11,6 @@ import argparse
 import importlib.metadata
 import json
 import os
-import re
 import subprocess
 import sys
 from collections import Counter

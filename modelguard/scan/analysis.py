@@ -15,12 +15,13 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from modelguard.errors import SourceError
+from modelguard.findings import Cell
 from modelguard.observation import StateWrite
 from modelguard.scan.candidates import Candidates
 from modelguard.scan.dependencies import Wanted, digest, imports_of
 from modelguard.scan.dependents import offered
 from modelguard.scan.extraction import Copies, extract
-from modelguard.scan.files import decode, plain_line_ends, read_source, read_text
+from modelguard.scan.files import decode, is_notebook, plain_line_ends, read_source, read_text
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.project import Project
 from modelguard.scan.recorder import Recorder
@@ -51,8 +52,9 @@ class Options(NamedTuple):
 class Problem(NamedTuple):
     """Something that kept the analysis from a file, or from a part of it.
 
-    `kind` is `unread` for what cannot be read or parsed, `partly` for what is too much to be followed to its end, `changed` for a
-    file that is another by now, `internal` for a fault of modelguard's own, with the traceback as `detail`.
+    `kind` is `unread` for what cannot be read or parsed, `partly` for what is too much to be followed to its end and for a cell
+    that does not parse, `foreign` for a notebook in another language, `changed` for a file that is another by now, `internal` for
+    a fault of modelguard's own, with the traceback as `detail`.
     """
 
     kind: str
@@ -65,7 +67,7 @@ class Problem(NamedTuple):
 class Scanned(NamedTuple):
     """What was found in one file: the writes of its entry points, wherever in the project they lie.
 
-    `offers` are its classes and functions by which other files may reach writes in it.
+    `offers` are its classes and functions by which other files may reach writes in it; `cells` are those of a notebook.
     """
 
     path: str
@@ -78,6 +80,7 @@ class Scanned(NamedTuple):
     imports: tuple[Wanted, ...]
     offers: tuple[str, ...]
     suppressions: tuple[Suppression, ...]
+    cells: tuple[Cell, ...]
 
 
 class Analysis:
@@ -101,6 +104,7 @@ class Analysis:
         self._opened = Opened()
         self._copies = Copies()
         self._suppressions: dict[str, tuple[Suppression, ...]] = {}
+        self._cells: dict[str, tuple[Cell, ...]] = {}
         self._problems: list[Problem] = []
         self._changed: set[str] = set()
         modules = ModuleFiles(roots, options.follow)
@@ -153,6 +157,7 @@ class Analysis:
             imports_of(file.facts) if file is not None else (),
             offered(file.facts, self._options.entry_points) if file is not None else (),
             self._suppressions.get(absolute, ()),
+            self._cells.get(absolute, ()),
         )
 
     def _entries(self, info: ClassInfo) -> Iterator[tuple[str, Method | None]]:
@@ -203,7 +208,7 @@ class Analysis:
         content = read_source(path) if source is None else source
         if self._hashing:
             self.loaded[absolute] = digest(content)
-        text = plain_line_ends(decode(content, path))
+        text = plain_line_ends(self._code(content, path, absolute) if is_notebook(path) else decode(content, path))
         tree = _parse(text, path)
         suppressions = read(text)
         if suppressions:
@@ -217,6 +222,17 @@ class Analysis:
         if keep:
             file.syntax = functions
         return file
+
+    def _code(self, content: bytes, path: str, absolute: str) -> str:
+        """The code of a notebook, which nothing imports: it is read only to be scanned."""
+        from modelguard.scan import notebooks
+
+        notebook = notebooks.read(content, path)
+        self._cells[absolute] = notebook.cells
+        self._problems += [Problem("partly", path, fault.line, fault.message) for fault in notebook.faults]
+        if notebook.language is not None:
+            self._problems.append(Problem("foreign", path, None, f"skipped: this notebook is written in {notebook.language}"))
+        return notebook.text
 
     def _again(self, path: str, known: int) -> str:
         """The text of a file whose facts are known already."""

@@ -68,7 +68,7 @@ def scan_paths(
     progress: Progress | None = None,
     given: Mapping[str, bytes] | None = None,
 ) -> ScanReport:
-    """Scan files, and the Python files below directories.
+    """Scan files, and the Python files and notebooks below directories.
 
     `jobs` is the number of processes, None for as many as there are cores; fewer are used where the work is not worth it. An
     `executor` is used in their place: of threads, processes or other machines that see the same files. `cache` is the folder
@@ -229,6 +229,11 @@ class _Scan:
         findings: list[Finding] = []
         for each in scanned:
             findings += self._kept(each, by_file[each.path], self._settings.for_path(each.path))
+        cells = {each.path: each.cells for each in (*scanned, *others) if each.cells}
+        if cells:
+            from modelguard.scan.notebooks import located
+
+            findings = [located(finding, cells) for finding in findings]
         self._spent({"rules": time.perf_counter() - start})
         return ScanReport(
             tuple(sorted(findings, key=lambda finding: finding.sort_key)),
@@ -272,6 +277,7 @@ class _Scan:
             scanned.suppressions,
             self._lines(scanned.path),
             lambda code: settings.selects(code, scanned.path),
+            scanned.cells,
         )
         return kept if self._is_whole or not scanned.offers else [_unsure(finding) for finding in kept]
 
@@ -294,9 +300,10 @@ class _Scan:
                 location = Location(problem.path, line, 1, line, 1)
                 by_file[problem.path].append(Finding(rule.code, rule.name, rule.severity, said, location))
             return
+        severity = Severity.NOTE if problem.kind == "foreign" else Severity.ERROR
         if problem.kind == "internal":
             message = f"internal error, so that this file was not scanned: {message}; run with --verbose for the traceback"
-        self._diagnostics.append(Diagnostic(problem.path, message, severity=Severity.ERROR, detail=problem.detail))
+        self._diagnostics.append(Diagnostic(problem.path, message, severity=severity, detail=problem.detail))
 
 
 def _cores() -> int:
