@@ -27,6 +27,7 @@ from modelguard.scan.values import (
     Function,
     Keywords,
     Value,
+    computes_tensors,
     is_tensor,
     join_all,
 )
@@ -149,9 +150,9 @@ class Expressions(Stores):
             return Kind.STRING
         kinds = Kind.TENSOR
         tensors = [value for value in (left, right) if value.kinds & Kind.ANY_TENSOR]
-        if all(value.kinds & (Kind.NUMBER | Kind.BOOL) for value in tensors):
+        if not any(computes_tensors(value) for value in tensors):
             # It may be that none of the two is a tensor after all.
-            kinds |= Kind.UNKNOWN
+            kinds |= Kind.NUMBER | Kind.UNKNOWN
         if isinstance(operator, (ast.BitAnd, ast.BitOr, ast.BitXor)):
             kinds |= (left.kinds | right.kinds) & Kind.MASK
         if all(value.kinds & Kind.ON_CPU for value in tensors):
@@ -166,7 +167,7 @@ class Expressions(Stores):
         constant = -value.constant if isinstance(node.op, ast.USub) and isinstance(value.constant, (int, float)) else None
         kinds = value.kinds
         if kinds & Kind.ANY_TENSOR:
-            unsure = Kind.UNKNOWN if kinds & (Kind.NUMBER | Kind.BOOL) else 0
+            unsure = 0 if computes_tensors(value) else Kind.NUMBER | Kind.UNKNOWN
             kept = Kind.MASK | Kind.ON_CPU if isinstance(node.op, ast.Invert) else Kind.ON_CPU
             kinds = Kind.TENSOR | unsure | (kinds & kept)
         return Value(kinds, constant=constant, inputs=value.inputs)
@@ -175,8 +176,8 @@ class Expressions(Stores):
         value, test = self._compared(node)
         return Value(value.kinds, inputs=value.inputs, test=test)
 
-    def _boolean(self, node: ast.BoolOp, mode: int) -> Value:
-        values, test = self._combined(node, mode)
+    def _boolean(self, node: ast.BoolOp, mode: int, is_test: bool = False) -> Value:
+        values, test = self._combined(node, mode, is_test)
         joined = join_all(values)
         return Value(
             joined.kinds,
@@ -351,10 +352,14 @@ class Expressions(Stores):
         tests = []
         depth = len(self.facts)
         for item in node.values:
-            value = self.evaluate(item, max(mode, ALIAS))
+            asked = is_test or item is not node.values[-1]
+            if isinstance(item, ast.BoolOp):
+                value = self._boolean(item, max(mode, ALIAS), asked)
+            else:
+                value = self.evaluate(item, max(mode, ALIAS))
+                if asked:
+                    tested(self, item, value)
             values.append(value)
-            if is_test or item is not node.values[-1]:
-                tested(self, item, value)
             test = conditions.truth(value) if not isinstance(item, ast.Constant) else ALWAYS if item.value else NEVER
             tests.append(test)
             # The next operand is only looked at where this one was true (`and`) or false (`or`).
@@ -373,13 +378,13 @@ class Expressions(Stores):
         true, false = NO_FACTS, NO_FACTS
         inputs = left.inputs
         kinds = left.kinds
-        certain = is_tensor(left)
+        certain = computes_tensors(left)
         for operator, right_node in zip(node.ops, node.comparators, strict=True):
             membership = isinstance(operator, (ast.In, ast.NotIn))
             right = self.expression(right_node)
             inputs = inputs or right.inputs
             kinds |= right.kinds
-            certain = certain or is_tensor(right)
+            certain = certain or computes_tensors(right)
             if membership:
                 yes, no = NO_FACTS, Facts(checks=conditions.membership(left, right))
                 if isinstance(operator, ast.NotIn):
@@ -399,7 +404,7 @@ class Expressions(Stores):
             return Value(Kind.BOOL | (marks & Kind.READ), inputs=inputs), Test(true, false)
         if not kinds & Kind.ANY_TENSOR:
             return Value(Kind.BOOL | marks, inputs=inputs), Test(true, false)
-        unsure = kinds & (Kind.NUMBER | Kind.BOOL | Kind.STRING) and not certain
+        unsure = not certain
         return Value(Kind.TENSOR | Kind.MASK | (Kind.UNKNOWN if unsure else 0), inputs=inputs), Test(true, false)
 
     # Calls

@@ -10,6 +10,7 @@ from modelguard.scan.obstacles import is_cpu, method_called
 from modelguard.scan.paths import ITEM
 from modelguard.scan.tables import (
     AMBIGUOUS_MUTATORS,
+    AMBIGUOUS_VIEWS,
     CASTS,
     CONTAINER_MUTATORS,
     ELEMENT_METHODS,
@@ -159,6 +160,10 @@ def _computed(walk: Expressions, receiver: Value, name: str, args: Arguments, kw
         return Value(kind | size, element=element, about=receiver.paths, inputs=sized and receiver.inputs)
     if name == "keys" or name == "__len__":
         return Value(Kind.TUPLE, about=receiver.paths, inputs=receiver.inputs)
+    if kinds & Kind.ARRAY and not kinds & Kind.ANY_TENSOR:
+        walk.touch_whole(receiver)
+        hand_over(walk, args, kwargs)
+        return Value(kinds & (Kind.UNKNOWN | Kind.ARRAY | Kind.READ), inputs=receiver.inputs or inputs)
     if name in VIEW_METHODS and may_be_tensor(receiver):
         if name in CASTS or (name == "type" and not args):
             walk.touch(receiver, used=True)
@@ -176,8 +181,8 @@ def _computed(walk: Expressions, receiver: Value, name: str, args: Arguments, kw
     if kinds & Kind.STRING and not kinds & Kind.UNKNOWN:
         return Value(Kind.STRING, inputs=receiver.inputs or inputs)
     if kinds & Kind.ANY_TENSOR or (name in TENSOR_METHODS and kinds & Kind.UNKNOWN):
-        if kinds & Kind.ARRAY or name.startswith(("is_", "has_", "get_")):
-            return Value(Kind.UNKNOWN | (kinds & (Kind.ARRAY | Kind.READ)), inputs=receiver.inputs or inputs)
+        if name.startswith(("is_", "has_", "get_")):
+            return Value(Kind.UNKNOWN, inputs=receiver.inputs or inputs)
         known = name in TENSOR_METHODS or not kinds & Kind.UNKNOWN
         marks = Kind.MASK if name in MASKING else 0
         if not any(value.kinds & Kind.ANY_TENSOR for value in (*args, *kwargs.values())):
@@ -391,7 +396,10 @@ def _accepts(function: Function, given: int, kwargs: Keywords) -> bool:
 
 def view(name: str, tensor: Value, inputs: bool) -> Value:
     """What a function or method that views a tensor returns: one view, or several."""
-    part = Value(Kind.TENSOR | (tensor.kinds & (Kind.MASK | Kind.ON_CPU | Kind.READ)), tensor.paths, inputs=inputs)
+    kinds = Kind.TENSOR | (tensor.kinds & (Kind.MASK | Kind.ON_CPU | Kind.READ))
+    if name in AMBIGUOUS_VIEWS and not tensor.kinds & Kind.ANY_TENSOR:
+        kinds |= Kind.UNKNOWN
+    part = Value(kinds, tensor.paths, inputs=inputs)
     return Value(Kind.TUPLE, element=part, inputs=inputs) if name in _SEVERAL_VIEWS else part
 
 

@@ -10,7 +10,7 @@ import re
 
 from modelguard.observation import Hindrance, Kind
 from modelguard.scan.observing import Observing
-from modelguard.scan.symbols import ClassInfo, ExternalClass
+from modelguard.scan.symbols import ClassInfo, ExternalClass, Method
 from modelguard.scan.tables import (
     CLOCKS,
     CPU_FACTORIES,
@@ -32,14 +32,13 @@ _READERS = frozenset("int float complex range min max sorted any all str repr fo
 """Builtins that read the data of a tensor they are handed, `bool` apart, which branches."""
 
 _SIZED_FACTORIES = frozenset("arange zeros ones empty full rand randn linspace".split())
-_TRUTH = Kind.ANY_TENSOR | Kind.NONE | Kind.BOOL | Kind.MARKS
 
 
 def tested(walk: Observing, node: ast.expr, value: Value) -> None:
     """The truth of a value is asked for."""
     kinds = value.kinds
     if kinds & Kind.ANY_TENSOR:
-        if not kinds & ~_TRUTH:
+        if is_tensor(value):
             walk.hinder(Hindrance.BRANCH, node, "branch", node)
     elif kinds & Kind.READ:
         if kinds & (Kind.NUMBER | Kind.BOOL):
@@ -108,11 +107,14 @@ def module_called(walk: Observing, module: Value, node: ast.AST | None) -> None:
                 walk.hinder(Hindrance.OPAQUE_CALL, node, each.name, node.func)
                 return
         forward = info.method("forward")
-        if forward is not None and any(
-            walk.world.project.resolve(forward.owner.file, name) in DISABLERS for name in forward.facts.decorators
-        ):
+        if forward is not None and any(_disables(walk, forward, name) for name in forward.facts.decorators):
             walk.hinder(Hindrance.OPAQUE_CALL, node, "disabled", node.func)
             return
+
+
+def _disables(walk: Observing, method: Method, decorator: str) -> bool:
+    symbol = walk.world.project.resolve(method.owner.file, decorator)
+    return isinstance(symbol, str) and symbol in DISABLERS
 
 
 def function_called(walk: Observing, function: Function, node: ast.AST | None) -> None:
@@ -192,7 +194,7 @@ def _sized_by_data(name: str, args: Arguments, kwargs: Keywords) -> bool:
 def _tensor_made(walk: Observing, data: Value, kwargs: Keywords, node: ast.Call) -> None:
     """`torch.tensor(data)`: a copy from host memory where there is a device, and a read of each tensor that is in a list."""
     element = data.elements()
-    if element is not None and data.kinds & (Kind.LIST | Kind.TUPLE) and is_tensor(element):
+    if element is not None and data.kinds & (Kind.LIST | Kind.TUPLE) and not data.kinds & Kind.ANY_TENSOR and is_tensor(element):
         walk.hinder(Hindrance.SYNC, node, f"{node_name(node.func)}([...])", node.args[0])
     elif not data.kinds & Kind.ANY_TENSOR and "device" in kwargs:
         where = next(keyword.value for keyword in node.keywords if keyword.arg == "device")

@@ -395,6 +395,11 @@ def is_tensor_if_used_as_one(value: Value) -> bool:
     return bool(value.kinds & Kind.ANY_TENSOR) and not value.kinds & ~_PERHAPS
 
 
+def computes_tensors(value: Value) -> bool:
+    """Whether what an operator makes of a value is a tensor: a submodule's result is one where it can be computed with."""
+    return bool(value.kinds & Kind.ANY_TENSOR) and not value.kinds & ~(_SURELY | Kind.UNKNOWN | Kind.TUPLE)
+
+
 def is_truth_type(value: Value | None) -> bool:
     """Whether a value is `torch.bool`."""
     return value is not None and any(isinstance(item, External) and item.dotted == "torch.bool" for item in value.objects)
