@@ -300,7 +300,7 @@ class Access(Observing):
         if base.kinds & Kind.ANY_TENSOR and not base.kinds & (Kind.CONTAINER | Kind.TUPLE):
             # An index that may be a mask gives a copy; what is then written to would be lost, so that must be a view.
             fancy = mode != RECEIVER and not isinstance(node.slice, (ast.Slice, ast.Constant, ast.Tuple, ast.UnaryOp))
-            kinds = Kind.TENSOR | (base.kinds & (Kind.UNKNOWN | Kind.MASK | Kind.ON_CPU | Kind.READ))
+            kinds = Kind.TENSOR | (base.kinds & (Kind.UNKNOWN | Kind.MASK | Kind.ON_CPU | Kind.READ | Kind.ARRAY))
             return Value(kinds, () if fancy else base.paths, inputs=base.inputs or key.inputs)
         return self.element_of(base).with_inputs(base.inputs or key.inputs)
 

@@ -108,13 +108,13 @@ class Analysis:
         self._project = Project(self._load, modules, options.module_bases)
         self._entry_names = (*sorted(options.entry_points), "__call__")
         entry_points = frozenset(options.entry_points)
-        self._candidates = Candidates(self._project, entry_points, scope)
         self.sought = self._project.sought
         self._world = World(self._project, entry_points, scope)
+        self._candidates = Candidates(self._project, entry_points, scope, self._world.syntax)
         self._since_tidy = 0
 
     def scan(self, path: str) -> Scanned:
-        """Parse a file, and walk its entry points that could hold a write."""
+        """Parse a file, and walk its entry points that could hold a write or an obstacle."""
         self._problems = []
         self._changed = set()
         absolute = os.path.abspath(path)
@@ -133,7 +133,7 @@ class Analysis:
                 found = list(self._entries(info))
                 entries += len({name for name, _ in found})
                 for name, method in found:
-                    if method is None or not self._options.filter_facts or self._candidates.may_write(info, method):
+                    if method is None or not self._options.filter_facts or self._candidates.worth_a_walk(info, method):
                         recorder = self._walk(info, name, method)
                         writes += [write for write in recorder.state_writes() if write.location.path in self._scope]
                         obstacles += [each for each in recorder.obstacles.values() if each.location.path in self._scope]

@@ -236,6 +236,11 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
         return Value(Kind.TENSOR, inputs=True)
     if dotted.count(".") == 1 and last in VIEW_FUNCTIONS and args and args[0].paths:
         return view(last, args[0], inputs)
+    if last.startswith("_check"):
+        # What makes the message is called where the check fails.
+        with walk.mute():
+            hand_over(walk, args, kwargs)
+        return NONE
     hand_over(walk, args, kwargs)
     if dotted.startswith(
         ("torch.utils.checkpoint", "torch.cond", "torch.compile", "torch.vmap", "torch.func", "torch.ops.", "torch._")

@@ -168,6 +168,8 @@ def _computed(walk: Expressions, receiver: Value, name: str, args: Arguments, kw
         if name in CASTS or (name == "type" and not args):
             walk.touch(receiver, used=True)
             return Value(_cast(receiver, name, args, kwargs), inputs=receiver.inputs)
+        if name == "numpy":
+            return Value(kinds | Kind.ARRAY | Kind.READ, receiver.paths, inputs=receiver.inputs)
         return view(name, receiver, receiver.inputs)
     walk.touch_whole(receiver)
     hand_over(walk, args, kwargs)
@@ -186,7 +188,7 @@ def _computed(walk: Expressions, receiver: Value, name: str, args: Arguments, kw
         known = name in TENSOR_METHODS or not kinds & Kind.UNKNOWN
         marks = Kind.MASK if name in MASKING else 0
         if not any(value.kinds & Kind.ANY_TENSOR for value in (*args, *kwargs.values())):
-            marks |= kinds & Kind.ON_CPU
+            marks |= kinds & (Kind.ON_CPU | Kind.ARRAY | Kind.READ)
         element = Value(Kind.TENSOR | marks | (0 if known else Kind.UNKNOWN), inputs=receiver.inputs or inputs)
         if name in TUPLES_OF_TENSORS and (args or kwargs or name in ("svd", "sort")):
             return Value(Kind.TENSOR | Kind.TUPLE, element=element, inputs=element.inputs)
@@ -396,7 +398,7 @@ def _accepts(function: Function, given: int, kwargs: Keywords) -> bool:
 
 def view(name: str, tensor: Value, inputs: bool) -> Value:
     """What a function or method that views a tensor returns: one view, or several."""
-    kinds = Kind.TENSOR | (tensor.kinds & (Kind.MASK | Kind.ON_CPU | Kind.READ))
+    kinds = Kind.TENSOR | (tensor.kinds & (Kind.MASK | Kind.ON_CPU | Kind.READ | Kind.ARRAY))
     if name in AMBIGUOUS_VIEWS and not tensor.kinds & Kind.ANY_TENSOR:
         kinds |= Kind.UNKNOWN
     part = Value(kinds, tensor.paths, inputs=inputs)

@@ -37,11 +37,11 @@ _SIZED_FACTORIES = frozenset("arange zeros ones empty full rand randn linspace".
 def tested(walk: Observing, node: ast.expr, value: Value) -> None:
     """The truth of a value is asked for."""
     kinds = value.kinds
-    if kinds & Kind.ANY_TENSOR:
+    if kinds & Kind.ANY_TENSOR and not kinds & Kind.ARRAY:
         if is_tensor(value):
             walk.hinder(Hindrance.BRANCH, node, "branch", node)
     elif kinds & Kind.READ:
-        if kinds & (Kind.NUMBER | Kind.BOOL):
+        if kinds & (Kind.NUMBER | Kind.BOOL | Kind.ARRAY):
             walk.hinder(Hindrance.BRANCH, node, "number", node)
     elif kinds & Kind.SIZE and not walk.checking:
         walk.hinder(Hindrance.SIZE_BRANCH, node, "branch", node)
