@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterator
 from modelguard.scan.bindings import CONSTRUCTORS
 from modelguard.scan.facts import FunctionFacts, FunctionNode
 from modelguard.scan.project import Project
-from modelguard.scan.suspicion import Suspicion, suspicion
+from modelguard.scan.suspicion import ANYTHING, SURE, Suspicion, suspicion
 from modelguard.scan.symbols import ClassInfo, FunctionName, GlobalName, Method, SourceFile
 from modelguard.scan.tables import DISABLERS, GENERATORS, OPAQUE_MODULES, SCRIPTERS
 from modelguard.scan.texts import WORD
@@ -121,7 +121,7 @@ class Candidates:
         self._project = project
         self._syntax = syntax
         self._suspicions: dict[tuple[str, int], Suspicion] = {}
-        self._tensors: dict[int, frozenset[str]] = {}
+        self._tensors: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
         self._entry_points = entry_points
         self._inside = inside
         self._aliases: dict[int, dict[str, list[tuple[ClassInfo, frozenset[str]]]]] = {}
@@ -293,8 +293,8 @@ class Candidates:
         key = (file.path, facts.line)
         found = self._suspicions.get(key)
         if found is None:
-            syntax = self._syntax(file, facts.name, facts.line, facts.end_line)
-            found = suspicion(syntax[0]) if syntax is not None else Suspicion(True, frozenset(), False, False)
+            syntax = self._syntax(file, facts.name, facts.line, facts.end_line) if facts.names.isdisjoint(SURE) else None
+            found = suspicion(syntax[0]) if syntax is not None else ANYTHING
             self._suspicions[key] = found
         region.makes = region.makes or found.makes
         region.moves = region.moves or found.moves
@@ -302,25 +302,29 @@ class Candidates:
             return True
         if any("disable" in name or "disallow" in name for name in facts.decorators):
             return True
-        return bool(found.asks) and any(
-            not found.asks.isdisjoint(self._tensors_of(each))
-            for each in (info, owner, *self._companions_of(info))
-            if each is not None
+        if not (found.asks or found.carries):
+            return False
+        owners = {info, *self._companions_of(info), *([] if owner is None else [owner])}
+        return any(not found.asks.isdisjoint(self._tensors_of(each)[0]) for each in owners) or any(
+            not found.carries.isdisjoint(self._tensors_of(each)[1]) for each in owners
         )
 
-    def _tensors_of(self, info: ClassInfo) -> frozenset[str]:
-        """The attributes of a class and its bases that may be tensors, by how they are bound."""
+    def _tensors_of(self, info: ClassInfo) -> tuple[frozenset[str], frozenset[str]]:
+        """The attributes of a class and its bases that may be tensors, by how they are bound; then, those not registered."""
         known = self._tensors.get(id(info))
         if known is None:
-            found: set[str] = set()
+            registered: set[str] = set()
+            bound: set[str] = set()
             for item in info.ancestry():
                 for facts in item.facts.methods.values():
                     if facts.stores or facts.declares:
                         text = "\n".join(item.file.lines[facts.line - 1 : facts.end_line])
-                        found.update(name for names in _TENSORS.findall(text) for name in names if name)
+                        for buffer, *others in _TENSORS.findall(text):
+                            registered.add(buffer)
+                            bound.update(others)
                         if "Tensor" in text:
-                            found.update(_STORED.findall(text))
-            known = self._tensors[id(info)] = frozenset(found)
+                            bound.update(_STORED.findall(text))
+            known = self._tensors[id(info)] = (frozenset(registered | bound) - {""}, frozenset(bound) - {""})
         return known
 
     def _memoises(self, file: SourceFile, facts: FunctionFacts) -> bool:

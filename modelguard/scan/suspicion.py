@@ -1,4 +1,4 @@
-"""Whether a function could hold an obstacle to capture, told from its syntax alone: what the walk would be sure of, this suspects.
+"""Whether a function could hold an obstacle to capture, told from its syntax alone: where the walk must be sure, this suspects.
 
 Every expression has one of three levels: nothing of a tensor's (`PLAIN`), at most its size (`SIZED`), perhaps a tensor, or data
 that was read from one (`DATA`). A name has the highest level that anything in the function binds it to.
@@ -34,8 +34,8 @@ _CALLED = (
     | frozenset(
         (
             "print input breakpoint warn warn_explicit pprint pp write flush print_exc print_stack set_trace log equal allclose "
-            "is_nonzero save synchronize barrier new_tensor pack_padded_sequence pad_packed_sequence graph_break sleep now utcnow "
-            "today uuid1 uuid4 urandom time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time "
+            "is_nonzero save synchronize barrier new_tensor pack_padded_sequence pad_packed_sequence graph_break sleep now "
+            "utcnow today uuid1 uuid4 urandom time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time "
             "process_time_ns thread_time thread_time_ns localtime gmtime strftime ctime default_timer format"
         ).split()
     )
@@ -57,21 +57,31 @@ _LIBRARIES = frozenset("torch np numpy math F nn operator functools itertools".s
 class Suspicion(NamedTuple):
     """What a function's syntax gives reason to suspect.
 
-    `certain`: an obstacle, whatever its object is. `asks`: attributes of its object that would have to be tensors for one. `makes`:
-    it makes tensors in host memory; `moves`: it moves tensors to a device.
+    `certain`: an obstacle, whatever its object is. `asks`: attributes of its object that would have to be tensors for one;
+    `carries`: those that would have to be tensors in host memory. `makes`: it makes such; `moves`: it moves tensors to a device.
     """
 
     certain: bool
     asks: frozenset[str]
+    carries: frozenset[str]
     makes: bool
     moves: bool
+
+
+ANYTHING = Suspicion(True, frozenset(), frozenset(), False, False)
+"""What there is to suspect of a function whose syntax is not looked at."""
+
+SURE = (SYNCHRONISING_METHODS | DATA_SIZED_METHODS | frozenset(("warning_once", "new_tensor", "masked_select"))) - frozenset(
+    ("unique", "repeat_interleave")
+)
+"""Names that are hardly there without an obstacle: where a function has one, its syntax need not be looked at."""
 
 
 def suspicion(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Suspicion:
     """What a function gives reason to suspect."""
     suspect = _Suspect(function)
     certain = suspect.certain()
-    return Suspicion(certain, frozenset(suspect.asks), suspect.makes, suspect.moves)
+    return Suspicion(certain, frozenset(suspect.asks), frozenset(suspect.carries), suspect.makes, suspect.moves)
 
 
 class _Found(Exception):
@@ -82,16 +92,18 @@ class _Suspect:
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self.body = function.body
         self.asks: set[str] = set()
-        self.makes = self.moves = False
+        self.carries: set[str] = set()
+        self.makes = self.moves = self.loops = False
         self.levels: dict[str, int] = {}
         self._parameters(function.args)
 
     def certain(self) -> bool:
         """Whether something in the function is an obstacle, whatever its object is."""
-        known: dict[str, int] | None = None
         try:
+            self._block(self.body)
+            known: dict[str, int] | None = None
             # What a loop binds below is there when it comes round.
-            while known != self.levels:
+            while self.loops and known != self.levels:
                 known = dict(self.levels)
                 self._block(self.body)
         except _Found:
@@ -129,6 +141,19 @@ class _Suspect:
             self.level(target.value)
             self.level(target.slice)
 
+    def _bind_loop(self, target: ast.expr, iterated: ast.expr) -> None:
+        """What a loop binds its target to; a count is a plain number, and each part of a `zip` is bound by its own."""
+        name = iterated.func.id if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) else ""
+        args = iterated.args if isinstance(iterated, ast.Call) else []
+        if name == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2 and args:
+            self._bind_target(target.elts[0], PLAIN)
+            self._bind_loop(target.elts[1], args[0])
+        elif name == "zip" and isinstance(target, ast.Tuple) and len(target.elts) == len(args):
+            for item, part in zip(target.elts, args, strict=True):
+                self._bind_loop(item, part)
+        else:
+            self._bind_target(target, self.level(iterated))
+
     # Statements
 
     def _block(self, body: Iterable[ast.stmt]) -> None:
@@ -153,13 +178,15 @@ class _Suspect:
                 self._block(node.body)
             self._block(node.orelse)
         elif isinstance(node, ast.While):
+            self.loops = True
             self._test(node.test, SIZED)
             self._block(node.body)
             self._block(node.orelse)
         elif isinstance(node, ast.Assert):
             self._test(node.test, DATA)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            self._bind_target(node.target, self.level(node.iter))
+            self.loops = True
+            self._bind_loop(node.target, node.iter)
             self._block(node.body)
             self._block(node.orelse)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -175,6 +202,7 @@ class _Suspect:
             self._block(node.orelse)
             self._block(node.finalbody)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self.loops = True
             self._parameters(node.args)
             self._block(node.body)
         elif isinstance(node, ast.Match):
@@ -262,7 +290,7 @@ class _Suspect:
             return PLAIN
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
             for generator in node.generators:
-                self._bind_target(generator.target, self.level(generator.iter))
+                self._bind_loop(generator.target, generator.iter)
                 for condition in generator.ifs:
                     self._test(condition, SIZED)
             parts = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
@@ -317,7 +345,7 @@ class _Suspect:
             self.moves = True
             owned = _own_attribute(func.value) if isinstance(func, ast.Attribute) else ""
             if owned:
-                self.asks.add(owned)
+                self.carries.add(owned)
         if name in _FACTORIES:
             self.makes = self.makes or all(keyword.arg != "device" for keyword in node.keywords)
             if highest == DATA and root.partition(".")[0] in _LIBRARIES:
@@ -330,7 +358,7 @@ class _Suspect:
             if name in _PLAIN_CALLS:
                 return PLAIN
             if name == "len":
-                return SIZED if highest else PLAIN
+                return SIZED if highest == DATA else PLAIN
             if name == "getattr" and len(node.args) > 1:
                 return highest
         elif name in _SIZES:
@@ -339,6 +367,8 @@ class _Suspect:
             if highest == DATA:
                 raise _Found
             return highest
+        elif name == "get":
+            return max(base, highest)
         elif (name.startswith("is_") and root.startswith("torch.")) or (name in ("dim", "keys") and not node.args):
             return PLAIN
         return DATA if not _is_made(name) else max(base, highest)

@@ -194,7 +194,8 @@ TENSORLESS_TORCH = frozenset(
         "torch.Size torch.device torch.dtype torch.finfo torch.iinfo torch.is_tensor torch.is_floating_point torch.is_complex "
         "torch.get_default_dtype torch.is_autocast_enabled torch.is_grad_enabled torch.get_autocast_gpu_dtype "
         "torch.get_autocast_dtype torch.promote_types torch.result_type torch.numel torch.Generator torch.broadcast_shapes "
-        "torch.seed torch.initial_seed torch.equal torch.allclose torch.no_grad torch.enable_grad torch.inference_mode torch.autocast "
+        "torch.seed torch.initial_seed "
+        "torch.equal torch.allclose torch.no_grad torch.enable_grad torch.inference_mode torch.autocast "
         "torch.set_grad_enabled torch.typename"
     ).split()
 )
