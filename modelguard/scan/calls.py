@@ -10,7 +10,7 @@ from modelguard.scan.attributes import instance_of
 from modelguard.scan.conditions import predicate
 from modelguard.scan.functions import external
 from modelguard.scan.methods import builtin_method, hand_over, named_store
-from modelguard.scan.obstacles import function_called, logged, module_called
+from modelguard.scan.obstacles import function_called, is_made, logged, module_called
 from modelguard.scan.paths import Path
 from modelguard.scan.symbols import ClassInfo
 from modelguard.scan.tables import CONTAINER_MUTATORS, HOOK_REGISTRATIONS
@@ -253,7 +253,7 @@ def method(walk: Expressions, receiver: Value, name: str, args: Arguments, kwarg
         return join_all(results)
     if not results or receiver.paths:
         attribute = walk.attribute(receiver, name, node) if receiver.classes or receiver.objects else NOTHING
-        if attribute.objects and not any(isinstance(item, External) for item in attribute.objects):
+        if attribute.objects and not any(isinstance(item, External) and not is_made(item.dotted) for item in attribute.objects):
             return call(walk, attribute, args, kwargs, node)
         if attribute.kinds & Kind.MODULE or attribute.classes:
             return call(walk, attribute, args, kwargs, node)

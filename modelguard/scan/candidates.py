@@ -31,6 +31,9 @@ _TENSORS = re.compile(
     r"""self\.(\w+)\s*(?::[^=\n]+)?=\s*(?!(?:\w+\.)*[A-Z](?!uffer|arameter))[^\n]*\("""
 )
 """Finds the attributes that a constructor may bind to tensors: what calls something that is no class."""
+_RANDOM = frozenset(("random", "secrets", "numpy.random"))
+_ASKING = _RANDOM | frozenset(("time", "timeit", "datetime", "uuid", "warnings", "pprint", "os", "numpy", "math"))
+"""Modules whose functions, imported by name, go by names that say nothing."""
 _STORED = re.compile(r"self\.(\w+)\s*(?::[^=\n]+)?=(?!=)")
 
 _CONSTRUCTION = 2
@@ -292,6 +295,12 @@ class Candidates:
         """Whether a function could hold an obstacle to capture."""
         key = (file.path, facts.line)
         found = self._suspicions.get(key)
+        if found is None:
+            asking = {
+                name for name, each in file.facts.imports.items() if each.module in (_ASKING if each.attribute else _RANDOM)
+            }
+            if not facts.names.isdisjoint(asking):
+                found = self._suspicions[key] = ANYTHING
         if found is None:
             syntax = self._syntax(file, facts.name, facts.line, facts.end_line) if facts.names.isdisjoint(SURE) else None
             found = suspicion(syntax[0]) if syntax is not None else ANYTHING

@@ -24,6 +24,7 @@ from modelguard.scan.values import (
     USED,
     Arguments,
     ClassObject,
+    External,
     Function,
     Keywords,
     Value,
@@ -340,7 +341,10 @@ class Expressions(Stores):
         if any(isinstance(info, ClassInfo) for info in value.classes) or value.objects:
             return []
         wanted = self.receiver(node.args[1])
-        known = [item for part in wanted.items or (wanted,) for item in part.objects if isinstance(item, ClassObject)]
+        classes = [item for part in wanted.items or (wanted,) for item in part.objects]
+        if classes and all(isinstance(item, External) and item.dotted == "torch.Tensor" for item in classes):
+            return [(node.args[0].id, Value(Kind.TENSOR, value.paths, inputs=value.inputs))]
+        known = [item for item in classes if isinstance(item, ClassObject)]
         if not known:
             return []
         instance = join_all(instance_of(item.info) for item in known)

@@ -230,7 +230,8 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
         return _torch_class(walk, dotted, last, args, kwargs)
     if dotted in TENSORLESS_TORCH or (last[:1].isupper() and last not in ("Tensor", "FloatTensor", "LongTensor", "BoolTensor")):
         walk.pass_out(args, kwargs)
-        return Value(Kind.TUPLE if last == "Size" else Kind.OBJECT, inputs=inputs and last == "Size")
+        constant = args[0].constant if dotted == "torch.device" and args else None
+        return Value(Kind.TUPLE if last == "Size" else Kind.OBJECT, inputs=inputs and last == "Size", constant=constant)
     if last == "scaled_dot_product_attention":
         walk.pass_out(args, kwargs)
         return Value(Kind.TENSOR, inputs=True)

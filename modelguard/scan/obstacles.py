@@ -171,12 +171,17 @@ def _torch_called(walk: Observing, dotted: str, args: Arguments, kwargs: Keyword
         walk.hinder(Hindrance.DYNAMIC_SHAPE, node, f"{node_name(node.func)}(...)", node)
     elif name in PYTHON_DATA_FUNCTIONS and dotted.count(".") == 1 and args:
         _tensor_made(walk, args[0], kwargs, node)
-    elif dotted.endswith("()") or ")." in dotted or dotted == "torch._dynamo.graph_break":
+    elif is_made(dotted) or dotted == "torch._dynamo.graph_break":
         walk.hinder(Hindrance.OPAQUE_CALL, node, "scripted" if ".jit." in dotted else "disabled", node.func)
     elif name in _SIZED_FACTORIES and dotted.count(".") == 1:
         sizes = args[:1] if name == "full" else args
         if any(is_tensor(value) for value in sizes if not value.kinds & Kind.READ):
             walk.hinder(Hindrance.SYNC, node, f"{node_name(node.func)}(...)", node.args[0])
+
+
+def is_made(dotted: str) -> bool:
+    """Whether a dotted name stands for what a function outside the project returned: `torch.jit.script()`."""
+    return dotted.endswith("()") or "()." in dotted
 
 
 def _sized_by_data(name: str, args: Arguments, kwargs: Keywords) -> bool:

@@ -51,6 +51,8 @@ _PLAIN_ATTRIBUTES = frozenset(
     "dtype device ndim training is_cuda requires_grad layout itemsize config __name__ __class__ is_sparse is_quantized".split()
 )
 _PLAIN_TYPES = frozenset("bool str Callable dtype device".split())
+_ARRAYS = frozenset("math np numpy".split())
+"""Modules whose functions read the data of a tensor that they are handed."""
 _LIBRARIES = frozenset("torch np numpy math F nn operator functools itertools".split())
 
 
@@ -337,11 +339,13 @@ class _Suspect:
         root = dotted(func)
         if root.partition(".")[0] in _RANDOM or ".random." in root:
             raise _Found
-        base = self.level(func.value) if isinstance(func, ast.Attribute) else PLAIN
+        base = self.level(func.value if isinstance(func, ast.Attribute) else func)
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         levels = [self._asked(item) if name in _ASKED else self.level(item) for item in arguments]
         highest = max(levels, default=PLAIN)
         if name in _MOVES:
+            if any("cpu" in ast.unparse(item) for item in arguments):
+                raise _Found
             self.moves = True
             owned = _own_attribute(func.value) if isinstance(func, ast.Attribute) else ""
             if owned:
@@ -363,7 +367,7 @@ class _Suspect:
                 return highest
         elif name in _SIZES:
             return SIZED
-        elif root.startswith("math."):
+        elif root.partition(".")[0] in _ARRAYS:
             if highest == DATA:
                 raise _Found
             return highest
