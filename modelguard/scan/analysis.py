@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from modelguard.errors import SourceError
 from modelguard.findings import Cell
-from modelguard.observation import StateWrite
+from modelguard.observation import Obstacle, StateWrite
 from modelguard.scan.candidates import Candidates
 from modelguard.scan.dependencies import Wanted, digest, imports_of
 from modelguard.scan.dependents import offered
@@ -65,7 +65,7 @@ class Problem(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What was found in one file: the writes of its entry points, wherever in the project they lie.
+    """What was found in one file: the writes and obstacles of its entry points, wherever in the project they lie.
 
     `offers` are its classes and functions by which other files may reach writes in it; `cells` are those of a notebook.
     """
@@ -76,6 +76,7 @@ class Scanned(NamedTuple):
     module_classes: int
     entry_points: int
     writes: tuple[StateWrite, ...]
+    obstacles: tuple[Obstacle, ...]
     problems: tuple[Problem, ...]
     imports: tuple[Wanted, ...]
     offers: tuple[str, ...]
@@ -111,18 +112,19 @@ class Analysis:
         self._project = Project(self._load, modules, options.module_bases)
         self._entry_names = (*sorted(options.entry_points), "__call__")
         entry_points = frozenset(options.entry_points)
-        self._candidates = Candidates(self._project, entry_points, scope)
         self.sought = self._project.sought
         self._world = World(self._project, entry_points, scope)
+        self._candidates = Candidates(self._project, entry_points, scope, self._world.syntax)
         self._since_tidy = 0
 
     def scan(self, path: str) -> Scanned:
-        """Parse a file, and walk its entry points that could hold a write."""
+        """Parse a file, and walk its entry points that could hold a write or an obstacle."""
         self._problems = []
         self._changed = set()
         absolute = os.path.abspath(path)
         classes = entries = 0
         writes: list[StateWrite] = []
+        obstacles: list[Obstacle] = []
         file: SourceFile | None = None
         try:
             file = self._open(path, absolute)
@@ -135,8 +137,10 @@ class Analysis:
                 found = list(self._entries(info))
                 entries += len({name for name, _ in found})
                 for name, method in found:
-                    if method is None or not self._options.filter_facts or self._candidates.may_write(info, method):
-                        writes += self._walk(info, name, method)
+                    if method is None or not self._options.filter_facts or self._candidates.worth_a_walk(info, method):
+                        recorder = self._walk(info, name, method)
+                        writes += [write for write in recorder.state_writes() if write.location.path in self._scope]
+                        obstacles += [each for each in recorder.obstacles.values() if each.location.path in self._scope]
             self.timings["walk"] += time.perf_counter() - start
         except SourceError as error:
             self._problems.append(Problem("unread", path, error.line, error.message))
@@ -153,6 +157,7 @@ class Analysis:
             classes,
             entries,
             tuple(writes),
+            tuple(obstacles),
             tuple(self._problems),
             imports_of(file.facts) if file is not None else (),
             offered(file.facts, self._options.entry_points) if file is not None else (),
@@ -169,7 +174,7 @@ class Analysis:
             if info.assigning(name) is not None or info.stores(name, self._scope):
                 yield name, None
 
-    def _walk(self, info: ClassInfo, name: str, method: Method | None) -> list[StateWrite]:
+    def _walk(self, info: ClassInfo, name: str, method: Method | None) -> Recorder:
         label = f"{info.name}.{name}"
         recorder = Recorder(label)
         walk = Walk(self._world, recorder)
@@ -183,7 +188,7 @@ class Analysis:
         where, line = (method.owner.file.path, method.facts.line) if method is not None else (info.file.path, info.facts.line)
         if message is not None and where in self._scope:
             self._problems.append(Problem("partly", where, line, message))
-        return [write for write in recorder.state_writes() if write.location.path in self._scope]
+        return recorder
 
     def _open(self, path: str, absolute: str) -> SourceFile:
         """The file to scan, with its syntax at hand where it was not read before."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from modelguard.errors import SourceError
 from modelguard.findings import Applicability, Diagnostic, Finding, Fix, Location, ScanReport, Severity
-from modelguard.observation import StateWrite
+from modelguard.observation import Obstacle, StateWrite
 from modelguard.scan.analysis import Analysis, Options, Problem, Scanned, prepared
 from modelguard.scan.excludes import is_below, is_repository
 from modelguard.scan.files import Discovery, decode, discover, read_source, split_lines
@@ -223,9 +223,9 @@ class _Scan:
         by_file: dict[str, list[Finding]] = {path: [] for path in self._files}
         for problem in dict.fromkeys(problem for each in scanned for problem in each.problems):
             self._take(problem, by_file)
-        writes = [write for each in sorted((*scanned, *others), key=lambda each: each.path) for write in each.writes]
-        if writes:
-            self._judge(writes, by_file)
+        everything = sorted((*scanned, *others), key=lambda each: each.path)
+        if any(each.writes or each.obstacles for each in everything):
+            self._judge(everything, by_file)
         findings: list[Finding] = []
         for each in scanned:
             findings += self._kept(each, by_file[each.path], self._settings.for_path(each.path))
@@ -247,19 +247,27 @@ class _Scan:
             tuple(each.path for each in scanned if not each.problems),
         )
 
-    def _judge(self, writes: Sequence[StateWrite], by_file: Mapping[str, list[Finding]]) -> None:
-        """Add what the rules say of writes to the findings of the files that hold them."""
-        from modelguard.scan.judging import finding_of, merge
+    def _judge(self, scanned: Sequence[Scanned], by_file: Mapping[str, list[Finding]]) -> None:
+        """Add what the rules say to the findings of the files that it concerns."""
+        from modelguard.scan.judging import finding_of, finding_of_obstacle, merge, merge_obstacle
 
         seconds: dict[str, float] = {}
         merged: dict[tuple[object, ...], StateWrite] = {}
-        for write in writes:
-            if write.location.path in by_file:
-                merge(merged, write)
+        obstacles: dict[tuple[object, ...], Obstacle] = {}
+        for each in scanned:
+            for write in each.writes:
+                if write.location.path in by_file:
+                    merge(merged, write)
+            for obstacle in each.obstacles:
+                if obstacle.location.path in by_file:
+                    merge_obstacle(obstacles, obstacle)
         for write in sorted(merged.values(), key=lambda write: (write.location, write.path)):
             finding = finding_of(write, self._settings.for_path(write.location.path), seconds)
             if finding is not None:
                 by_file[write.location.path].append(finding)
+        for obstacle in sorted(obstacles.values(), key=lambda obstacle: obstacle.location):
+            path = obstacle.location.path
+            by_file[path].append(finding_of_obstacle(obstacle, self._settings.for_path(path)))
         self._spent({f"rule {code}": spent for code, spent in sorted(seconds.items()) if spent})
 
     def _kept(self, scanned: Scanned, findings: Sequence[Finding], settings: Settings) -> list[Finding]:
