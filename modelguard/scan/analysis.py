@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -20,7 +20,9 @@ from modelguard.scan.candidates import Candidates
 from modelguard.scan.dependencies import Wanted, digest, imports_of
 from modelguard.scan.dependents import offered
 from modelguard.scan.extraction import Copies, extract
-from modelguard.scan.files import decode, plain_line_ends, read_source, read_text
+from modelguard.scan.facts import FunctionNode
+from modelguard.scan.files import as_bytes, read_source, read_text, text_of
+from modelguard.scan.kept import Kept, Read
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.project import Project
 from modelguard.scan.recorder import Recorder
@@ -88,8 +90,9 @@ class Analysis:
         scope: Scope,
         roots: Sequence[str],
         options: Options,
-        given: Mapping[str, bytes] | None = None,
+        given: Mapping[str, str | bytes] | None = None,
         hashing: bool = True,
+        kept: Kept | None = None,
     ) -> None:
         self.timings: dict[str, float] = {"facts": 0.0, "walk": 0.0}
         self.loaded: dict[str, bytes] = {}
@@ -99,7 +102,8 @@ class Analysis:
         self._options = options
         self._given = given or {}
         self._opened = Opened()
-        self._copies = Copies()
+        self._kept = kept
+        self._copies = Copies() if kept is None else kept.copies
         self._suppressions: dict[str, tuple[Suppression, ...]] = {}
         self._problems: list[Problem] = []
         self._changed: set[str] = set()
@@ -109,7 +113,7 @@ class Analysis:
         entry_points = frozenset(options.entry_points)
         self._candidates = Candidates(self._project, entry_points, scope)
         self.sought = self._project.sought
-        self._world = World(self._project, entry_points, scope)
+        self._world = World(self._project, entry_points, scope, None if kept is None else kept.parsed)
         self._since_tidy = 0
 
     def scan(self, path: str) -> Scanned:
@@ -199,24 +203,33 @@ class Analysis:
             return None
 
     def _read(self, path: str, absolute: str, keep: bool) -> SourceFile:
-        source = self._given.get(absolute)
-        content = read_source(path) if source is None else source
-        if self._hashing:
-            self.loaded[absolute] = digest(content)
-        text = plain_line_ends(decode(content, path))
-        tree = _parse(text, path)
-        suppressions = read(text)
-        if suppressions:
-            self._suppressions[absolute] = suppressions
-        facts, functions = extract(path, text, tree, self._copies)
-        if source is not None or not os.path.isfile(path):
-            # What comes from a pipe comes once.
-            return SourceFile(path, facts, lambda: text, self._opened)
-        known = hash(text)
-        file = SourceFile(path, facts, lambda: self._again(path, known), self._opened)
+        given = self._given.get(absolute)
+        stamp = self._kept.stamp(absolute, given) if self._kept is not None else None
+        found = self._kept.find(path, stamp) if self._kept is not None else None
+        functions: dict[int, FunctionNode] = {}
+        text = ""
+        if found is None:
+            content = read_source(path) if given is None else given
+            if self._hashing:
+                self.loaded[absolute] = digest(as_bytes(content))
+            text = text_of(content, path)
+            facts, functions = extract(path, text, _parse(text, path), self._copies)
+            found = Read(facts, read(text), hash(text))
+            if self._kept is not None:
+                self._kept.keep(path, stamp, found)
+        if found.suppressions:
+            self._suppressions[absolute] = found.suppressions
+        file = SourceFile(path, found.facts, self._reader(path, given, text, found.known), self._opened)
         if keep:
             file.syntax = functions
         return file
+
+    def _reader(self, path: str, given: str | bytes | None, text: str, known: int) -> Callable[[], str]:
+        """How to get the text of a file once more."""
+        if given is not None:
+            return lambda: text_of(given, path)
+        # What comes from a pipe comes once.
+        return (lambda: self._again(path, known)) if os.path.isfile(path) else (lambda: text)
 
     def _again(self, path: str, known: int) -> str:
         """The text of a file whose facts are known already."""

@@ -13,13 +13,15 @@ from modelguard.findings import Diagnostic, Finding, Location, ScanReport, Sever
 from modelguard.observation import StateWrite
 from modelguard.scan.analysis import Analysis, Options, Problem, Scanned, prepared
 from modelguard.scan.excludes import is_below, is_repository
-from modelguard.scan.files import Discovery, decode, discover, read_source, split_lines
+from modelguard.scan.files import Discovery, as_bytes, discover, read_source, text_of
 from modelguard.scan.scope import Scope
 from modelguard.settings import Settings
 from modelguard.suppressions import apply
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+    from modelguard.scan.kept import Kept
 
 _WORTH_SHARING = 1_500_000
 """Bytes of source from which a second process saves more than it costs."""
@@ -80,11 +82,25 @@ def scan_paths(
     return scan.report()
 
 
-def scan_source(source: str | bytes, path: str = "<stdin>", settings: Settings | SettingsFor | None = None) -> ScanReport:
-    """Scan source text as if it were the file at `path`; what it imports is read from disk."""
-    content = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
-    scan = _Scan(_settled(settings), [path], Discovery((path,), ()), None, {os.path.abspath(path): content})
-    scan.run(1, None, None)
+def scan_source(
+    source: str | bytes,
+    path: str = "<stdin>",
+    settings: Settings | SettingsFor | None = None,
+    *,
+    beside: Mapping[str, str | bytes] = _NOTHING,
+    kept: Kept | None = None,
+    alone: bool = False,
+    progress: Progress | None = None,
+) -> ScanReport:
+    """Scan source text as if it were the file at `path`; what it imports is read from disk.
+
+    `beside` are contents that stand for those of other files, by absolute path. `kept` is what scans of one process leave each
+    other. With `alone`, other files that may reach into this one are not looked for. `progress` is told how many files are done;
+    what it raises ends the scan.
+    """
+    given = {**beside, os.path.abspath(path): source}
+    scan = _Scan(_settled(settings), [path], Discovery((path,), ()), progress, given, kept)
+    scan.run(1, None, None, alone)
     return scan.report()
 
 
@@ -102,13 +118,15 @@ class _Scan:
         paths: Sequence[str | os.PathLike[str]],
         discovery: Discovery,
         progress: Progress | None = None,
-        given: Mapping[str, bytes] | None = None,
+        given: Mapping[str, str | bytes] = _NOTHING,
+        kept: Kept | None = None,
     ) -> None:
         self._settings = settings
         self._files = discovery.files
         self._diagnostics = list(discovery.diagnostics)
         self._progress = progress or _untold
-        self._given = given or {}
+        self._given = given
+        self._kept = kept
         names = [os.fspath(path) for path in paths]
         named = [path for path in names if not os.path.isdir(path)]
         self._roots = tuple(os.path.dirname(path) if path in named else path for path in names)
@@ -127,20 +145,30 @@ class _Scan:
         self._sought: dict[str, set[str]] = {}
         self._timings: dict[str, float] = {}
 
-    def run(self, jobs: int | None, executor: Executor | None, cache: str | None) -> None:
+    def run(self, jobs: int | None, executor: Executor | None, cache: str | None, alone: bool = False) -> None:
         """Find out about every file, from the cache or anew."""
         self._scan_all(self._files, jobs, executor, cache)
         offers = {name for each in self._scanned.values() for name in each.offers}
-        if self._project is not None and offers:
-            from modelguard.scan.dependents import dependents
-
-            others = dependents(offers, self._project, self._files, self._settings.for_path)
+        if self._project is not None and offers and not alone:
+            others = self._reaching(offers, self._project)
             self._others = tuple(map(self._scope.shown, others[:_MOST_OTHERS]))
             if len(others) > _MOST_OTHERS:
                 left = len(others) - _MOST_OTHERS
                 message = f"{left} more files here may reach into those named, and were not scanned; scan this folder as a whole"
                 self._diagnostics.append(Diagnostic(self._scope.shown(self._project), message, severity=Severity.NOTE))
             self._scan_all(self._others, jobs, executor, None)
+
+    def _reaching(self, offers: set[str], project: str) -> list[str]:
+        """The other files of a project that may reach into those named."""
+        from modelguard.scan.dependents import dependents
+
+        key = self._files[0]
+        if self._kept is not None and key in self._kept.others:
+            return self._kept.others[key]
+        found = dependents(offers, project, self._files, self._settings.for_path, lambda path: as_bytes(self._content(path)))
+        if self._kept is not None:
+            self._kept.others[key] = found
+        return found
 
     def _scan_all(self, files: Sequence[str], jobs: int | None, executor: Executor | None, cache: str | None) -> None:
         groups: dict[Options, list[str]] = {}
@@ -183,7 +211,7 @@ class _Scan:
             lost = sharing.spread(tasks, self._done, executor, most)
             paths = [path for task in lost for path in task.paths]
         if paths:
-            analysis = Analysis(self._scope, self._roots, options, self._given, hashing)
+            analysis = Analysis(self._scope, self._roots, options, self._given, hashing, self._kept)
             with prepared():
                 for path in paths:
                     self._done((analysis.scan(path),))
@@ -220,7 +248,7 @@ class _Scan:
             self._judge(writes, by_file)
         findings: list[Finding] = []
         for each in scanned:
-            findings += self._kept(each, by_file[each.path], self._settings.for_path(each.path))
+            findings += self._wanted(each, by_file[each.path], self._settings.for_path(each.path))
         self._spent({"rules": time.perf_counter() - start})
         return ScanReport(
             tuple(sorted(findings, key=lambda finding: finding.sort_key)),
@@ -249,7 +277,7 @@ class _Scan:
                 by_file[write.location.path].append(finding)
         self._spent({f"rule {code}": spent for code, spent in sorted(seconds.items()) if spent})
 
-    def _kept(self, scanned: Scanned, findings: Sequence[Finding], settings: Settings) -> list[Finding]:
+    def _wanted(self, scanned: Scanned, findings: Sequence[Finding], settings: Settings) -> list[Finding]:
         """The findings of one file that are wanted and not suppressed."""
         wanted = [finding for finding in findings if settings.selects(finding.code, scanned.path)]
         if len(wanted) > 1:
@@ -266,10 +294,13 @@ class _Scan:
             lambda code: settings.selects(code, scanned.path),
         )
 
+    def _content(self, path: str) -> str | bytes:
+        given = self._given.get(os.path.abspath(path))
+        return read_source(path) if given is None else given
+
     def _lines(self, path: str) -> list[str]:
         try:
-            given = self._given.get(os.path.abspath(path))
-            return split_lines(decode(read_source(path) if given is None else given, path))
+            return text_of(self._content(path), path).split("\n")
         except SourceError:
             return []
 

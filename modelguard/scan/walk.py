@@ -94,7 +94,13 @@ class Walk(Invocations):
 class World:
     """What all walks of a scan share: the project, the declared attributes, and the syntax of the functions walked so far."""
 
-    def __init__(self, project: Project, entry_points: frozenset[str], inside: Container[str]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        entry_points: frozenset[str],
+        inside: Container[str],
+        parsed: dict[str, list[ast.stmt]] | None = None,
+    ) -> None:
         self.project = project
         self.entry_points = entry_points
         self.inside = inside
@@ -105,7 +111,7 @@ class World:
         self.transparent: set[tuple[str, int, int]] = set()
         """Decorators (by their place) that were seen to return the very function they were given."""
         self._syntax: dict[tuple[str, int], tuple[FunctionNode, int] | None] = {}
-        self._parsed: dict[str, list[ast.stmt]] = {}
+        self._parsed = {} if parsed is None else parsed
         """The syntax of function texts, the latest asked for last."""
         self._stored: dict[tuple[str, int, int], dict[str, Value]] = {}
         self._decorated: dict[tuple[object, int], Value] = {}
