@@ -165,7 +165,13 @@ class _Scan:
         key = self._files[0]
         if self._kept is not None and key in self._kept.others:
             return self._kept.others[key]
-        found = dependents(offers, project, self._files, self._settings.for_path, lambda path: as_bytes(self._content(path)))
+
+        def content(path: str) -> bytes:
+            # It can take long to look through a project.
+            self._progress(len(self._scanned), len(self._files))
+            return as_bytes(self._content(path))
+
+        found = dependents(offers, project, self._files, self._settings.for_path, content)
         if self._kept is not None:
             self._kept.others[key] = found
         return found
