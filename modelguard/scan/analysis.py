@@ -22,7 +22,7 @@ from modelguard.scan.dependents import offered
 from modelguard.scan.extraction import Copies, extract
 from modelguard.scan.facts import FunctionNode
 from modelguard.scan.files import as_bytes, read_source, read_text, text_of
-from modelguard.scan.kept import Kept, Read
+from modelguard.scan.kept import Kept, Read, Stamp, stamp
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.project import Project
 from modelguard.scan.recorder import Recorder
@@ -82,6 +82,19 @@ class Scanned(NamedTuple):
     suppressions: tuple[Suppression, ...]
 
 
+class Base(NamedTuple):
+    """What a scan of the file at `path` worked out of the others, for the next scan of the same file.
+
+    `key` is all that it depends on besides the contents of files, whose `stamps` stand by their absolute paths.
+    """
+
+    key: tuple[object, ...]
+    stamps: dict[str, Stamp | None]
+    project: Project
+    world: World
+    file: SourceFile
+
+
 class Analysis:
     """Scans files one by one. What it finds in one depends on that file and what it imports, not on those scanned before."""
 
@@ -103,24 +116,31 @@ class Analysis:
         self._given = given or {}
         self._opened = Opened()
         self._kept = kept
+        self._stamps: dict[str, Stamp | None] = {}
         self._copies = Copies() if kept is None else kept.copies
         self._suppressions: dict[str, tuple[Suppression, ...]] = {}
         self._problems: list[Problem] = []
         self._changed: set[str] = set()
-        modules = ModuleFiles(roots, options.follow)
-        self._project = Project(self._load, modules, options.module_bases)
+        self._roots = tuple(roots)
         self._entry_names = (*sorted(options.entry_points), "__call__")
-        entry_points = frozenset(options.entry_points)
-        self._candidates = Candidates(self._project, entry_points, scope)
-        self.sought = self._project.sought
-        self._world = World(self._project, entry_points, scope, None if kept is None else kept.parsed)
+        self._settle(Project(self._load, ModuleFiles(roots, options.follow), options.module_bases))
         self._since_tidy = 0
+
+    def _settle(self, project: Project) -> None:
+        """Start with what is known of a project."""
+        self._project = project
+        self.sought = project.sought
+        entry_points = frozenset(self._options.entry_points)
+        self._candidates = Candidates(project, entry_points, self._scope)
+        self._world = World(project, entry_points, self._scope, None if self._kept is None else self._kept.parsed)
 
     def scan(self, path: str) -> Scanned:
         """Parse a file, and walk its entry points that could hold a write."""
         self._problems = []
         self._changed = set()
         absolute = os.path.abspath(path)
+        if self._kept is not None:
+            self._resume(self._kept, path, absolute)
         classes = entries = 0
         writes: list[StateWrite] = []
         file: SourceFile | None = None
@@ -145,6 +165,8 @@ class Analysis:
             self._problems.append(Problem("internal", path, None, what, traceback.format_exc()))
         if file is not None:
             file.syntax = {}
+        if self._kept is not None:
+            self._leave(self._kept, path, file)
         self._tidy()
         return Scanned(
             path,
@@ -158,6 +180,28 @@ class Analysis:
             offered(file.facts, self._options.entry_points) if file is not None else (),
             self._suppressions.get(absolute, ()),
         )
+
+    def _resume(self, kept: Kept, path: str, absolute: str) -> None:
+        """Go on from what the scan of this file before this one worked out of other files, if all that is as it was."""
+        base = kept.base
+        if not isinstance(base, Base) or self._project.paths or base.key != self._key(path):
+            return
+        others = {each: before for each, before in base.stamps.items() if each != absolute}
+        if all(stamp(each, self._given.get(each)) == before for each, before in others.items()):
+            rest = base.project.without(absolute, self._load)
+            if rest is not None:
+                self._stamps = others
+                self._settle(rest)
+                self._world.take_over(base.world, base.file)
+
+    def _leave(self, kept: Kept, path: str, file: SourceFile | None) -> None:
+        """Leave what this scan worked out to the next one of the same file."""
+        kept.asked |= self._project.paths
+        if kept.alone:
+            kept.base = file and Base(self._key(path), self._stamps, self._project, self._world, file)
+
+    def _key(self, path: str) -> tuple[object, ...]:
+        return path, self._roots, self._options, self._scope.signature
 
     def _entries(self, info: ClassInfo) -> Iterator[tuple[str, Method | None]]:
         """The entry points of a module class, and its `__call__`, which runs around them; None for one that is assigned."""
@@ -204,8 +248,10 @@ class Analysis:
 
     def _read(self, path: str, absolute: str, keep: bool) -> SourceFile:
         given = self._given.get(absolute)
-        stamp = self._kept.stamp(absolute, given) if self._kept is not None else None
-        found = self._kept.find(path, stamp) if self._kept is not None else None
+        found = None
+        if self._kept is not None:
+            self._stamps[absolute] = stamp(absolute, given)
+            found = self._kept.find(path, self._stamps[absolute])
         functions: dict[int, FunctionNode] = {}
         text = ""
         if found is None:
@@ -216,7 +262,7 @@ class Analysis:
             facts, functions = extract(path, text, _parse(text, path), self._copies)
             found = Read(facts, read(text), hash(text))
             if self._kept is not None:
-                self._kept.keep(path, stamp, found)
+                self._kept.keep(path, self._stamps[absolute], found)
         if found.suppressions:
             self._suppressions[absolute] = found.suppressions
         file = SourceFile(path, found.facts, self._reader(path, given, text, found.known), self._opened)

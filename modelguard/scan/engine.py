@@ -99,6 +99,8 @@ def scan_source(
     what it raises ends the scan.
     """
     given = {**beside, os.path.abspath(path): source}
+    if kept is not None:
+        kept.begin(alone)
     scan = _Scan(_settled(settings), [path], Discovery((path,), ()), progress, given, kept)
     scan.run(1, None, None, alone)
     return scan.report()

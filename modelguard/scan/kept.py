@@ -28,8 +28,8 @@ class Read(NamedTuple):
 class Kept:
     """Facts of files, for as long as these do not change; syntax, by its text; which files may reach into which.
 
-    All of it says what *is*, whichever file is scanned, but for `others`, which holds until somebody clears it: to look through a
-    project takes longer than a keystroke may.
+    All of it says what *is*, whichever file is scanned, but for `others` and `base`, which hold until `forget` is called: to look
+    through a project takes longer than a keystroke may.
     """
 
     def __init__(self) -> None:
@@ -37,26 +37,24 @@ class Kept:
         self.parsed: dict[str, list[ast.stmt]] = {}
         self.others: dict[str, list[str]] = {}
         """By path, the files that may reach into it."""
-        self.asked: set[str] = set()
+        self.base: object = None
+        """What the latest scan of a file worked out of all others; see `analysis.Base`."""
+        self.alone = False
+        self.asked: frozenset[str] = frozenset()
         """The files, by absolute path, that the latest scan asked for: what it found depends on nothing else."""
         self._files: dict[str, tuple[Stamp, Read]] = {}
 
-    def begin(self) -> None:
-        """Another scan starts."""
-        self.asked = set()
+    def begin(self, alone: bool) -> None:
+        """Another scan starts: of one file, or with those after it that may reach into it."""
+        self.alone = alone
+        self.asked = frozenset()
         if len(self.copies) > _MOST_COPIES:
             self.copies = Copies()
 
-    def stamp(self, absolute: str, given: str | bytes | None) -> Stamp | None:
-        """What tells the content that a file has now; None where it has none."""
-        self.asked.add(absolute)
-        if given is not None:
-            return given
-        try:
-            found = os.stat(absolute)
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+    def forget(self) -> None:
+        """Look again who may reach into what, and which files there are."""
+        self.others.clear()
+        self.base = None
 
     def find(self, path: str, stamp: Stamp | None) -> Read | None:
         """What is known of the file shown as `path`, if it is as it was."""
@@ -67,3 +65,14 @@ class Kept:
         """Remember what was read; `stamp` is from before."""
         if stamp is not None:
             self._files[path] = stamp, read
+
+
+def stamp(absolute: str, given: str | bytes | None) -> Stamp | None:
+    """What tells the content that a file has now; None where it has none."""
+    if given is not None:
+        return given
+    try:
+        found = os.stat(absolute)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -122,6 +122,12 @@ class World:
         self._returned: dict[tuple[str, int, int], Value] = {}
         self._dressed: set[int] = set()
 
+    def take_over(self, other: World, file: SourceFile) -> None:
+        """Take in what another worked out of the attributes of classes, but for those of one file."""
+        gone = {id(info) for info in other.project.classes(file)}
+        self._stored = {key: stored for key, stored in other._stored.items() if key[0] != file.path}
+        self.attributes.take_over(other.attributes, gone, file.path)
+
     def next_file(self) -> None:
         """Forget what earlier regions showed of shared helpers: what is found in a file depends on none scanned before it.
 

@@ -16,8 +16,8 @@ from modelguard.scan.kept import Kept
 from modelguard.settings import Settings
 from modelguard.settings_files import SettingsFiles
 
-_TIDY = 10
-"""Checks after which what they left behind is collected, however busy the thread is."""
+_TIDY = 30
+"""Checks after which what they left behind is collected while somebody types."""
 
 
 class Stopped(Exception):
@@ -39,7 +39,7 @@ class Request(NamedTuple):
 class Checked(NamedTuple):
     """What was found. `parsed` is False where the text is no Python; `needs` are the files that all this depends on.
 
-    `mistakes` are those of settings files, `said` is all else that no finding can say.
+    `spent` are seconds of computing, `mistakes` are those of settings files, `said` is all else that no finding can say.
     """
 
     findings: tuple[Finding, ...]
@@ -62,12 +62,11 @@ class Checks:
     def renew(self) -> None:
         """Read the settings again, and look again who may reach into what."""
         self._settings.renew()
-        self._kept.others.clear()
+        self._kept.forget()
 
     def check(self, request: Request, stop: threading.Event) -> Checked:
         """Check one document; raises `Stopped` soon after `stop` is set."""
-        start = time.perf_counter()
-        self._kept.begin()
+        start = time.thread_time()
         settings = self._settings.for_path(request.path)
         if leaves_out(request.path, self._settings.for_path):
             report = ScanReport(files=1)
@@ -83,19 +82,18 @@ class Checks:
             findings,
             report.files > 0,
             settings,
-            frozenset(self._kept.asked),
-            time.perf_counter() - start,
+            self._kept.asked,
+            time.thread_time() - start,
             tuple(self._settings.complaints),
             tuple(said),
         )
 
     def tidy(self, idle: bool) -> None:
-        """Collect the garbage of checks, at once where there is nothing else to do. What is kept need not be looked at again."""
+        """Collect the garbage of checks: where nobody waits, and otherwise now and then, since it takes longer than a check."""
         self._untidy += 1
         if idle or self._untidy >= _TIDY:
             self._untidy = 0
             gc.collect()
-            gc.freeze()
 
     def _scan(self, request: Request, stop: threading.Event) -> ScanReport:
         def go_on(done: int, total: int) -> None:

@@ -30,11 +30,6 @@ class Schedule:
         self._running: tuple[Job, threading.Event] | None = None
         self._wake = asyncio.Event()
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is due."""
-        return self._next(asyncio.get_running_loop().time()) is None
-
     def add(self, uri: str, *, alone: bool, spreads: bool, delay: float = 0.0) -> None:
         """Let a document be checked. What was to be done with it before is done by this, or comes after it."""
         known = self._waiting.get(uri)

@@ -27,7 +27,7 @@ from modelguard.settings_files import SettingsFiles
 from modelguard.settings_table import OWN, PYPROJECT
 
 _SWIFT = 0.1
-"""Seconds that a check may take and still follow each keystroke; a longer one waits that long for the next keystroke."""
+"""Seconds of computing that a check may take and still follow each keystroke; a longer one waits as long for another."""
 
 _PATIENCE = 0.5
 """Seconds without a keystroke before the rest of the project is looked at; the longest that a check waits, too."""
@@ -191,7 +191,7 @@ class Server(LanguageServer):
             return
         if self._documents.get(uri) is document and document.text == request.text:
             self._take(document, job, checked)
-        self._thread.submit(self._checks.tidy, self._schedule.idle)
+        self._thread.submit(self._checks.tidy, not job.alone)
 
     def _take(self, document: Document, job: Job, checked: Checked) -> None:
         document.settings = checked.settings
