@@ -35,6 +35,7 @@ _COMMANDS = {
     "ready": "modelguard.cli.ready",
     "rules": "modelguard.cli.rules",
     "scan": "modelguard.cli.scan",
+    "server": "modelguard.cli.server",
     "settings": "modelguard.cli.settings",
 }
 

@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -21,7 +21,9 @@ from modelguard.scan.candidates import Candidates
 from modelguard.scan.dependencies import Wanted, digest, imports_of
 from modelguard.scan.dependents import offered
 from modelguard.scan.extraction import Copies, extract
-from modelguard.scan.files import decode, is_notebook, plain_line_ends, read_source, read_text
+from modelguard.scan.facts import FunctionNode
+from modelguard.scan.files import as_bytes, is_notebook, plain_line_ends, read_source, read_text, text_of
+from modelguard.scan.kept import Kept, Read, Stamp, stamp
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.project import Project
 from modelguard.scan.recorder import Recorder
@@ -84,6 +86,19 @@ class Scanned(NamedTuple):
     cells: tuple[Cell, ...]
 
 
+class Base(NamedTuple):
+    """What a scan of the file at `path` worked out of the others, for the next scan of the same file.
+
+    `key` is all that it depends on besides the contents of files, whose `stamps` stand by their absolute paths.
+    """
+
+    key: tuple[object, ...]
+    stamps: dict[str, Stamp | None]
+    project: Project
+    world: World
+    file: SourceFile
+
+
 class Analysis:
     """Scans files one by one. What it finds in one depends on that file and what it imports, not on those scanned before."""
 
@@ -92,8 +107,9 @@ class Analysis:
         scope: Scope,
         roots: Sequence[str],
         options: Options,
-        given: Mapping[str, bytes] | None = None,
+        given: Mapping[str, str | bytes] | None = None,
         hashing: bool = True,
+        kept: Kept | None = None,
     ) -> None:
         self.timings: dict[str, float] = {"facts": 0.0, "walk": 0.0}
         self.loaded: dict[str, bytes] = {}
@@ -103,25 +119,33 @@ class Analysis:
         self._options = options
         self._given = given or {}
         self._opened = Opened()
-        self._copies = Copies()
+        self._kept = kept
+        self._stamps: dict[str, Stamp | None] = {}
+        self._copies = Copies() if kept is None else kept.copies
         self._suppressions: dict[str, tuple[Suppression, ...]] = {}
         self._cells: dict[str, tuple[Cell, ...]] = {}
         self._problems: list[Problem] = []
         self._changed: set[str] = set()
-        modules = ModuleFiles(roots, options.follow)
-        self._project = Project(self._load, modules, options.module_bases)
+        self._roots = tuple(roots)
         self._entry_names = (*sorted(options.entry_points), "__call__")
-        entry_points = frozenset(options.entry_points)
-        self.sought = self._project.sought
-        self._world = World(self._project, entry_points, scope)
-        self._candidates = Candidates(self._project, entry_points, scope, self._world.syntax)
+        self._settle(Project(self._load, ModuleFiles(roots, options.follow), options.module_bases))
         self._since_tidy = 0
+
+    def _settle(self, project: Project) -> None:
+        """Start with what is known of a project."""
+        self._project = project
+        self.sought = project.sought
+        entry_points = frozenset(self._options.entry_points)
+        self._world = World(project, entry_points, self._scope, None if self._kept is None else self._kept.parsed)
+        self._candidates = Candidates(project, entry_points, self._scope, self._world.syntax)
 
     def scan(self, path: str) -> Scanned:
         """Parse a file, and walk its entry points that could hold a write or an obstacle."""
         self._problems = []
         self._changed = set()
         absolute = os.path.abspath(path)
+        if self._kept is not None:
+            self._resume(self._kept, path, absolute)
         classes = entries = 0
         writes: list[StateWrite] = []
         obstacles: list[Obstacle] = []
@@ -149,6 +173,8 @@ class Analysis:
             self._problems.append(Problem("internal", path, None, what, traceback.format_exc()))
         if file is not None:
             file.syntax = {}
+        if self._kept is not None:
+            self._leave(self._kept, path, file)
         self._tidy()
         return Scanned(
             path,
@@ -164,6 +190,28 @@ class Analysis:
             self._suppressions.get(absolute, ()),
             self._cells.get(absolute, ()),
         )
+
+    def _resume(self, kept: Kept, path: str, absolute: str) -> None:
+        """Go on from what the scan of this file before this one worked out of other files, if all that is as it was."""
+        base = kept.base
+        if not isinstance(base, Base) or self._project.paths or base.key != self._key(path):
+            return
+        others = {each: before for each, before in base.stamps.items() if each != absolute}
+        if all(stamp(each, self._given.get(each)) == before for each, before in others.items()):
+            rest = base.project.without(absolute, self._load)
+            if rest is not None:
+                self._stamps = others
+                self._settle(rest)
+                self._world.take_over(base.world, base.file)
+
+    def _leave(self, kept: Kept, path: str, file: SourceFile | None) -> None:
+        """Leave what this scan worked out to the next one of the same file."""
+        kept.asked |= self._project.paths
+        if kept.alone:
+            kept.base = file and Base(self._key(path), self._stamps, self._project, self._world, file)
+
+    def _key(self, path: str) -> tuple[object, ...]:
+        return path, self._roots, self._options, self._scope.signature
 
     def _entries(self, info: ClassInfo) -> Iterator[tuple[str, Method | None]]:
         """The entry points of a module class, and its `__call__`, which runs around them; None for one that is assigned."""
@@ -209,21 +257,27 @@ class Analysis:
             return None
 
     def _read(self, path: str, absolute: str, keep: bool) -> SourceFile:
-        source = self._given.get(absolute)
-        content = read_source(path) if source is None else source
-        if self._hashing:
-            self.loaded[absolute] = digest(content)
-        text = plain_line_ends(self._code(content, path, absolute) if is_notebook(path) else decode(content, path))
-        tree = _parse(text, path)
-        suppressions = read(text)
-        if suppressions:
-            self._suppressions[absolute] = suppressions
-        facts, functions = extract(path, text, tree, self._copies)
-        if source is not None or not os.path.isfile(path):
-            # What comes from a pipe comes once.
-            return SourceFile(path, facts, lambda: text, self._opened)
-        known = hash(text)
-        file = SourceFile(path, facts, lambda: self._again(path, known), self._opened)
+        given = self._given.get(absolute)
+        found = None
+        # What else a notebook holds is told each time.
+        kept = None if is_notebook(path) else self._kept
+        if kept is not None:
+            self._stamps[absolute] = stamp(absolute, given)
+            found = kept.find(path, self._stamps[absolute])
+        functions: dict[int, FunctionNode] = {}
+        text = ""
+        if found is None:
+            content = read_source(path) if given is None else given
+            if self._hashing:
+                self.loaded[absolute] = digest(as_bytes(content))
+            text = plain_line_ends(self._code(as_bytes(content), path, absolute)) if is_notebook(path) else text_of(content, path)
+            facts, functions = extract(path, text, _parse(text, path), self._copies)
+            found = Read(facts, read(text), hash(text))
+            if kept is not None:
+                kept.keep(path, self._stamps[absolute], found)
+        if found.suppressions:
+            self._suppressions[absolute] = found.suppressions
+        file = SourceFile(path, found.facts, self._reader(path, given, text, found.known), self._opened)
         if keep:
             file.syntax = functions
         return file
@@ -238,6 +292,13 @@ class Analysis:
         if notebook.language is not None:
             self._problems.append(Problem("foreign", path, None, f"skipped: this notebook is written in {notebook.language}"))
         return notebook.text
+
+    def _reader(self, path: str, given: str | bytes | None, text: str, known: int) -> Callable[[], str]:
+        """How to get the text of a file once more."""
+        if given is not None:
+            return lambda: text if is_notebook(path) else text_of(given, path)
+        # What comes from a pipe comes once.
+        return (lambda: self._again(path, known)) if os.path.isfile(path) else (lambda: text)
 
     def _again(self, path: str, known: int) -> str:
         """The text of a file whose facts are known already."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from modelguard.observation import Kind
 from modelguard.scan.project import Project, cut_offset, parse_lines
@@ -112,6 +112,11 @@ class Attributes:
         self._known: dict[tuple[int, str], Value] = {}
         self._patterns: dict[int, tuple[int, list[str]]] = {}
         self._class_level: dict[tuple[str, str, str], Value] = {}
+
+    def take_over(self, other: Attributes, gone: Container[int], path: str) -> None:
+        """Take in what another worked out, but for the classes of the file `path`, which are those with an id in `gone`."""
+        self._known = {key: value for key, value in other._known.items() if key[0] not in gone}
+        self._class_level = {key: value for key, value in other._class_level.items() if key[0] != path}
 
     def of(self, info: ClassInfo | ExternalClass, name: str) -> Value:
         """What attribute `name` of an instance is, without paths; `NOTHING` where nothing declares it."""

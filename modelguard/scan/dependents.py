@@ -29,7 +29,13 @@ def offered(facts: FileFacts, entry_points: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def dependents(names: Collection[str], root: str, given: Sequence[str], for_path: Callable[[str], Settings]) -> list[str]:
+def dependents(
+    names: Collection[str],
+    root: str,
+    given: Sequence[str],
+    for_path: Callable[[str], Settings],
+    content: Callable[[str], bytes] = read_source,
+) -> list[str]:
     """The files below `root`, but for those `given`, that import one of `names`, or a class that is built on one.
 
     By the names in texts alone, so that they are more rather than fewer. Returns absolute paths.
@@ -37,7 +43,7 @@ def dependents(names: Collection[str], root: str, given: Sequence[str], for_path
     texts = {}
     for path in discover([root], for_path).files:
         try:
-            texts[path] = read_text(path).encode("utf-8", "surrogatepass") if is_notebook(path) else read_source(path)
+            texts[path] = read_text(path).encode("utf-8", "surrogatepass") if is_notebook(path) else content(path)
         except SourceError:
             # Nobody asked for this one.
             continue

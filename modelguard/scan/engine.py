@@ -14,13 +14,15 @@ from modelguard.findings import Applicability, Diagnostic, Finding, Fix, Locatio
 from modelguard.observation import Obstacle, StateWrite
 from modelguard.scan.analysis import Analysis, Options, Problem, Scanned, prepared
 from modelguard.scan.excludes import is_below, is_repository
-from modelguard.scan.files import Discovery, decode, discover, read_source, split_lines
+from modelguard.scan.files import Discovery, as_bytes, discover, read_source, text_of
 from modelguard.scan.scope import Scope
 from modelguard.settings import Settings
 from modelguard.suppressions import apply
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+    from modelguard.scan.kept import Kept
 
 _WORTH_SHARING = 1_500_000
 """Bytes of source from which a second process saves more than it costs."""
@@ -78,16 +80,32 @@ def scan_paths(
     """
     settled = _settled(settings)
     discovery = discover(paths, settled.for_path, force_exclude)
-    scan = _Scan(settled, paths, discovery, progress, given)
+    scan = _Scan(settled, paths, discovery, progress, given or _NOTHING)
     scan.run(jobs, executor, cache)
     return scan.report()
 
 
-def scan_source(source: str | bytes, path: str = "<stdin>", settings: Settings | SettingsFor | None = None) -> ScanReport:
-    """Scan source text as if it were the file at `path`; what it imports is read from disk."""
-    content = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
-    scan = _Scan(_settled(settings), [path], Discovery((path,), ()), None, {os.path.abspath(path): content})
-    scan.run(1, None, None)
+def scan_source(
+    source: str | bytes,
+    path: str = "<stdin>",
+    settings: Settings | SettingsFor | None = None,
+    *,
+    beside: Mapping[str, str | bytes] = _NOTHING,
+    kept: Kept | None = None,
+    alone: bool = False,
+    progress: Progress | None = None,
+) -> ScanReport:
+    """Scan source text as if it were the file at `path`; what it imports is read from disk.
+
+    `beside` are contents that stand for those of other files, by absolute path. `kept` is what scans of one process leave each
+    other. With `alone`, other files that may reach into this one are not looked for. `progress` is told how many files are done;
+    what it raises ends the scan.
+    """
+    given = {**beside, os.path.abspath(path): source}
+    if kept is not None:
+        kept.begin(alone)
+    scan = _Scan(_settled(settings), [path], Discovery((path,), ()), progress, given, kept)
+    scan.run(1, None, None, alone)
     return scan.report()
 
 
@@ -105,13 +123,15 @@ class _Scan:
         paths: Sequence[str | os.PathLike[str]],
         discovery: Discovery,
         progress: Progress | None = None,
-        given: Mapping[str, bytes] | None = None,
+        given: Mapping[str, str | bytes] = _NOTHING,
+        kept: Kept | None = None,
     ) -> None:
         self._settings = settings
         self._files = discovery.files
         self._diagnostics = list(discovery.diagnostics)
         self._progress = progress or _untold
-        self._given = given or {}
+        self._given = given
+        self._kept = kept
         names = [os.fspath(path) for path in paths]
         named = [path for path in names if not os.path.isdir(path)]
         self._roots = tuple(os.path.dirname(path) if path in named else path for path in names)
@@ -134,14 +154,12 @@ class _Scan:
         self._sought: dict[str, set[str]] = {}
         self._timings: dict[str, float] = {}
 
-    def run(self, jobs: int | None, executor: Executor | None, cache: str | None) -> None:
+    def run(self, jobs: int | None, executor: Executor | None, cache: str | None, alone: bool = False) -> None:
         """Find out about every file, from the cache or anew."""
         self._scan_all(self._files, jobs, executor, cache)
         offers = {name for each in self._scanned.values() for name in each.offers}
-        if self._project is not None and offers:
-            from modelguard.scan.dependents import dependents
-
-            others = dependents(offers, self._project, self._files, self._settings.for_path)
+        if self._project is not None and offers and not alone:
+            others = self._reaching(offers, self._project)
             self._others = tuple(map(self._scope.shown, others[:_MOST_OTHERS]))
             if len(others) > _MOST_OTHERS:
                 self._is_whole = False
@@ -149,6 +167,24 @@ class _Scan:
                 message = f"{left} more files here may reach into those named, and were not scanned; scan this folder as a whole"
                 self._diagnostics.append(Diagnostic(self._scope.shown(self._project), message, severity=Severity.NOTE))
             self._scan_all(self._others, jobs, executor, None)
+
+    def _reaching(self, offers: set[str], project: str) -> list[str]:
+        """The other files of a project that may reach into those named."""
+        from modelguard.scan.dependents import dependents
+
+        key = self._files[0]
+        if self._kept is not None and key in self._kept.others:
+            return self._kept.others[key]
+
+        def content(path: str) -> bytes:
+            # It can take long to look through a project.
+            self._progress(len(self._scanned), len(self._files))
+            return as_bytes(self._content(path))
+
+        found = dependents(offers, project, self._files, self._settings.for_path, content)
+        if self._kept is not None:
+            self._kept.others[key] = found
+        return found
 
     def _scan_all(self, files: Sequence[str], jobs: int | None, executor: Executor | None, cache: str | None) -> None:
         groups: dict[Options, list[str]] = {}
@@ -191,7 +227,7 @@ class _Scan:
             lost = sharing.spread(tasks, self._done, executor, most)
             paths = [path for task in lost for path in task.paths]
         if paths:
-            analysis = Analysis(self._scope, self._roots, options, self._given, hashing)
+            analysis = Analysis(self._scope, self._roots, options, self._given, hashing, self._kept)
             with prepared():
                 for path in paths:
                     self._done((analysis.scan(path),))
@@ -228,7 +264,7 @@ class _Scan:
             self._judge(everything, by_file)
         findings: list[Finding] = []
         for each in scanned:
-            findings += self._kept(each, by_file[each.path], self._settings.for_path(each.path))
+            findings += self._wanted(each, by_file[each.path], self._settings.for_path(each.path))
         cells = {each.path: each.cells for each in (*scanned, *others) if each.cells}
         if cells:
             from modelguard.scan.notebooks import located
@@ -270,7 +306,7 @@ class _Scan:
             by_file[path].append(finding_of_obstacle(obstacle, self._settings.for_path(path)))
         self._spent({f"rule {code}": spent for code, spent in sorted(seconds.items()) if spent})
 
-    def _kept(self, scanned: Scanned, findings: Sequence[Finding], settings: Settings) -> list[Finding]:
+    def _wanted(self, scanned: Scanned, findings: Sequence[Finding], settings: Settings) -> list[Finding]:
         """The findings of one file that are wanted and not suppressed."""
         wanted = [finding for finding in findings if settings.selects(finding.code, scanned.path)]
         if len(wanted) > 1:
@@ -289,10 +325,13 @@ class _Scan:
         )
         return kept if self._is_whole or not scanned.offers else [_unsure(finding) for finding in kept]
 
+    def _content(self, path: str) -> str | bytes:
+        given = self._given.get(os.path.abspath(path))
+        return read_source(path) if given is None else given
+
     def _lines(self, path: str) -> list[str]:
         try:
-            given = self._given.get(os.path.abspath(path))
-            return split_lines(decode(read_source(path) if given is None else given, path))
+            return text_of(self._content(path), path).split("\n")
         except SourceError:
             return []
 

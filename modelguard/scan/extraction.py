@@ -20,6 +20,9 @@ class Copies:
         self._known: dict[object, list[tuple[frozenset[str], frozenset[str], FunctionText]]] = {}
         self._sets: dict[frozenset[str], frozenset[str]] = {}
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def find(self, key: object, children: AbstractSet[str]) -> FunctionText | None:
         """What is known of a function under a key made of its text, in a class with these children."""
         for asked, answered, found in self._known.get(key, ()):

@@ -213,7 +213,17 @@ def decode(source: bytes, path: str = "<unknown>") -> str:
 
 def read_text(path: str) -> str:
     """The text of a file, its line ends as `\\n`."""
-    return plain_line_ends(decode(read_source(path), path))
+    return text_of(read_source(path), path)
+
+
+def text_of(content: str | bytes, path: str) -> str:
+    """The text of what a file holds, its line ends as `\\n`; what is text already declares no encoding."""
+    return plain_line_ends(content.removeprefix("\ufeff") if isinstance(content, str) else decode(content, path))
+
+
+def as_bytes(content: str | bytes) -> bytes:
+    """What a file with this content would hold, if it declares no encoding."""
+    return content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
 
 
 def encode(text: str, before: bytes, path: str) -> bytes:

@@ -27,7 +27,7 @@ class Task(NamedTuple):
     scope: Scope
     roots: tuple[str, ...]
     options: Options
-    given: dict[str, bytes]
+    given: dict[str, str | bytes]
 
 
 class Piece(NamedTuple):
@@ -73,7 +73,7 @@ Done = Callable[[Sequence[Scanned], Mapping[str, float], Mapping[str, bytes], Ma
 
 
 def tasks(
-    paths: Sequence[str], scope: Scope, roots: tuple[str, ...], options: Options, given: Mapping[str, bytes] | None = None
+    paths: Sequence[str], scope: Scope, roots: tuple[str, ...], options: Options, given: Mapping[str, str | bytes] | None = None
 ) -> list[Task]:
     """`paths` in their order, a few at a time: neighbours import each other."""
     scan = f"{os.getpid()}-{time.monotonic_ns()}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, KeysView, Sequence
+from copy import copy
 
 from modelguard.scan.facts import Import
 from modelguard.scan.modules import ModuleFiles
@@ -42,6 +43,8 @@ class Project:
         self._external: dict[str, ExternalClass] = {}
         self._symbols: dict[tuple[str, str], Symbol | None] = {}
         self._linking = 0
+        self._reached: set[str] = set()
+        """Files, by absolute path, that an import led to."""
         self.sought: dict[str, set[str]] = {}
         """What was looked for in packages that no import names (`pkg.part.Net`), by the paths of the packages."""
 
@@ -53,8 +56,27 @@ class Project:
         """The file at an absolute path, if it was read before."""
         return self._files.get(path)
 
+    def without(self, path: str, load: Callable[[str], SourceFile | None]) -> Project | None:
+        """What is known of all files but the one at an absolute path; None where others depend on that one."""
+        file = self._files.get(path)
+        if file is None or path in self._reached:
+            return None
+        rest = copy(self)
+        rest._load = load
+        rest._files = {key: found for key, found in self._files.items() if key != path}
+        rest._classes = {key: info for key, info in self._classes.items() if key[0] != file.path}
+        rest._symbols = {key: symbol for key, symbol in self._symbols.items() if key[0] != file.path}
+        rest._by_name = {key: names for key, names in self._by_name.items() if key != file.path}
+        return rest
+
+    @property
+    def paths(self) -> KeysView[str]:
+        """The files that were asked for, by absolute path, whether or not they could be read."""
+        return self._files.keys()
+
     def file(self, path: str) -> SourceFile | None:
         """The file at an absolute path, read when first asked for."""
+        self._reached.add(path)
         try:
             return self._files[path]
         except KeyError:

@@ -10,8 +10,8 @@ from modelguard.errors import SourceError
 from modelguard.scan.analysis import Options, Scanned
 from modelguard.scan.cache import Cache, Imports, decode, stamp
 from modelguard.scan.dependencies import closures, digest, imported_files, imports_in
+from modelguard.scan.files import as_bytes, plain_line_ends, read_source
 from modelguard.scan.files import decode as decode_source
-from modelguard.scan.files import plain_line_ends, read_source
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.scope import Scope
 
@@ -31,7 +31,7 @@ class Recall:
         scope: Scope,
         roots: Sequence[str],
         options: Options,
-        given: Mapping[str, bytes],
+        given: Mapping[str, str | bytes],
     ) -> None:
         self._cache = cache
         self._given = given
@@ -137,7 +137,7 @@ class Recall:
         return self._digests[path]
 
     def _read(self, path: str) -> bytes:
-        return self._given[path] if path in self._given else read_source(path)
+        return as_bytes(self._given[path]) if path in self._given else read_source(path)
 
 
 def _touched(path: str, since: float) -> bool:

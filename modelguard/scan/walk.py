@@ -95,7 +95,13 @@ class Walk(Invocations):
 class World:
     """What all walks of a scan share: the project, the declared attributes, and the syntax of the functions walked so far."""
 
-    def __init__(self, project: Project, entry_points: frozenset[str], inside: Container[str]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        entry_points: frozenset[str],
+        inside: Container[str],
+        parsed: dict[str, list[ast.stmt]] | None = None,
+    ) -> None:
         self.project = project
         self.entry_points = entry_points
         self.inside = inside
@@ -106,7 +112,7 @@ class World:
         self.transparent: set[tuple[str, int, int]] = set()
         """Decorators (by their place) that were seen to return the very function they were given."""
         self._syntax: dict[tuple[str, int], tuple[FunctionNode, int] | None] = {}
-        self._parsed: dict[str, list[ast.stmt]] = {}
+        self._parsed = {} if parsed is None else parsed
         """The syntax of function texts, the latest asked for last."""
         self._stored: dict[tuple[str, int, int], dict[str, Value]] = {}
         self._decorated: dict[tuple[object, int], Value] = {}
@@ -117,6 +123,12 @@ class World:
         self._returned: dict[tuple[str, int, int], Value] = {}
         self._dressed: set[int] = set()
         self._used: dict[tuple[str, int, int], frozenset[str]] = {}
+
+    def take_over(self, other: World, file: SourceFile) -> None:
+        """Take in what another worked out of the attributes of classes, but for those of one file."""
+        gone = {id(info) for info in other.project.classes(file)}
+        self._stored = {key: stored for key, stored in other._stored.items() if key[0] != file.path}
+        self.attributes.take_over(other.attributes, gone, file.path)
 
     def next_file(self) -> None:
         """Forget what earlier regions showed of shared helpers: what is found in a file depends on none scanned before it.

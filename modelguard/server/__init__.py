@@ -1,0 +1,1 @@
+"""The language server: findings in an editor, while a file is written."""
