@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modelguard.cli import options
 from modelguard.cli.remarks import remark
 from modelguard.errors import ModelguardError
 from modelguard.report.frame import printable
@@ -23,7 +24,7 @@ _SHOWN = 160
 
 
 @click.command("explain")
-@click.argument("words", metavar="CODE|MESSAGE", nargs=-1, required=True)
+@click.argument("words", metavar="CODE|MESSAGE", nargs=-1, required=True, shell_complete=options.complete_codes)
 @click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print the page."
 )

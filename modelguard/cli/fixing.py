@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import warnings
 from collections import Counter
@@ -17,7 +18,7 @@ from modelguard.cli.files import replace_file
 from modelguard.errors import SourceError
 from modelguard.findings import Applicability, Diagnostic, Finding, Fix, ScanReport, Severity
 from modelguard.rules import by_code
-from modelguard.scan.files import decode, encoding_of, read_source
+from modelguard.scan.files import decode, encode, encoding_of, is_notebook, read_source
 
 _ROUNDS = 100
 """Fixes make room for others only so often; what goes on longer goes in a circle."""
@@ -116,9 +117,10 @@ def diff(files: list[Fixed]) -> str:
     """What was repaired, as a unified diff."""
     parts = []
     for file in files:
-        before, after = (decode(content, file.path).split("\n") for content in (file.before, file.content))
-        for line in unified_diff(_ended(before), _ended(after), file.path, file.path):
-            parts.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+        before, after = (_texts(decode(content, file.path), file.path) for content in (file.before, file.content))
+        for name, text in before.items():
+            for line in unified_diff(_ended(text.split("\n")), _ended(after[name].split("\n")), name, name):
+                parts.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
     return "".join(parts)
 
 
@@ -154,14 +156,16 @@ def _advance(file: Fixed, findings: list[Finding], unsafe: bool) -> bool:
     chosen = [pair for pair, is_allowed in zip(offered, allowed, strict=True) if is_allowed]
     encoding = encoding_of(file.content, file.path)
     changed = fixes.apply(text, [edit for _, found in chosen for edit in found.edits])
-    content = changed.encode(encoding)
+    # Cells are compiled one by one: `await` may stand in any, and `from __future__` in a late one.
+    flags = ast.PyCF_ONLY_AST if is_notebook(file.path) else 0
     try:
+        content = encode(changed, file.content, file.path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(changed, file.path, "exec", dont_inherit=True)
+            compile(changed, file.path, "exec", flags, dont_inherit=True)
         if encoding_of(content, file.path) != encoding:
             raise _Broken("its encoding would be another")
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, SourceError) as error:
         raise _Broken(str(error)) from None
     file.content = content
     file.counts.update(finding.code for finding, _ in chosen)
@@ -210,6 +214,15 @@ def _with_texts(report: ScanReport, given: Mapping[str, bytes]) -> Iterator[tupl
         with suppress(SourceError):
             text = decode(_source(path, given), path)
             yield from ((finding, text) for finding in findings)
+
+
+def _texts(text: str, path: str) -> dict[str, str]:
+    """What a person sees as one text: the file, or each cell of a notebook."""
+    if not is_notebook(path):
+        return {path: text}
+    from modelguard.scan.notebooks import cells_of
+
+    return {f"{path}:cell {number}": source for number, source in cells_of(text).items()}
 
 
 def _ended(lines: list[str]) -> list[str]:

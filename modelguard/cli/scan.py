@@ -34,9 +34,9 @@ _LISTED = 5
 
 @click.command(name="scan")
 @click.argument("paths", nargs=-1, type=click.Path(readable=False, allow_dash=True))  # one that is not must not stop the rest
-@click.option("--select", multiple=True, metavar="CODES", help="Only these codes, or beginnings of codes such as MG1.")
-@click.option("--extend-select", multiple=True, metavar="CODES", help="These codes too.")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Not these codes; the longer of two that fit decides.")
+@options.codes("--select", "Only these codes, or beginnings of codes such as MG1.")
+@options.codes("--extend-select", "These codes too.")
+@options.codes("--ignore", "Not these codes; the longer of two that fit decides.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Also skip files and folders that fit, as in a .gitignore.")
 @click.option("--force-exclude", is_flag=True, help="Skip what is excluded even where it is named in PATHS.")
 @options.config
@@ -60,6 +60,7 @@ _LISTED = 5
 @click.option("--prune-baseline", is_flag=True, help="Take out of the baseline what is not found any more.")
 @click.option("--diff-base", metavar="REVISION", help="Only findings on lines that changed since then, by git.")
 @click.option("--stdin-filename", metavar="FILE", help="Scan standard input (PATHS is -) as if it were this file.")
+@click.option("--watch", is_flag=True, help="Scan again whenever a file changes, until Ctrl-C.")
 @click.option("--entry-point", multiple=True, metavar="METHOD", help="Another method that is captured, besides forward.")
 @click.option("--training-captured", is_flag=True, help="The training step is captured too: keep the full severity there.")
 @click.option("--show-notes", is_flag=True, help="Print notes, not just their number.")
@@ -93,6 +94,7 @@ def command(
     prune_baseline: bool,
     diff_base: str | None,
     stdin_filename: str | None,
+    watch: bool,
     entry_point: tuple[str, ...],
     training_captured: bool,
     show_notes: bool,
@@ -153,6 +155,14 @@ def command(
         isolated,
     )
     roots = paths or (os.curdir,)
+    if watch:
+        if fix or diff or write_baseline or prune_baseline or add_ignore is not None or "-" in paths:
+            raise click.UsageError("--watch prints what is found in files; change files, or scan standard input, in another run")
+        from modelguard.cli import watching
+
+        context = click.get_current_context()
+        again = {**context.params, "watch": False}
+        return watching.watch(lambda: context.invoke(command, **again), roots, [file for file in (config, baseline) if file])
     changes = None
     given: dict[str, bytes] = {}
     if roots == ("-",):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, TypeGuard
 
 import torch
@@ -9,6 +10,8 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import CodeGen, _PyTreeCodeGen, _PyTreeInfo
 
 from modelguard.codegen.errors import CodegenError
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 class LastUses:
@@ -123,12 +126,40 @@ def attribute(module: GraphModule, node: Node) -> Any:
 def has_hooks(module: torch.nn.Module) -> bool:
     """Does a call of `module` run more than its `forward`?"""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks)
+    return any(hooks) or has_global_hooks()
+
+
+def has_global_hooks() -> bool:
+    """Are there hooks around the `forward` of every module?"""
+    any_hook: Any = torch.nn.modules.module._has_any_global_hook
+    return bool(any_hook())
 
 
 def is_inlined(module: torch.nn.Module) -> TypeGuard[GraphModule]:
     """Does a call of `module` run its graph and nothing else?"""
-    return isinstance(module, GraphModule) and "forward" not in vars(module) and not has_hooks(module)
+    return (
+        isinstance(module, GraphModule)
+        and "forward" not in vars(module)
+        and not has_hooks(module)
+        and not any(name in vars(kind) for kind in _own_classes(module) for name in _CALLS)
+        and _is_written_by_fx(type(module).forward)
+    )
+
+
+_CALLS = ("__call__", "_wrapped_call_impl", "_call_impl", "forward")
+
+
+def _own_classes(module: GraphModule) -> list[type]:
+    """What a graph module's class inherits of its user's classes. Each instance has a class of its own, which `fx` fills."""
+    return [
+        kind for kind in type(module).__mro__[1:] if issubclass(kind, GraphModule) and not kind.__module__.startswith("torch.")
+    ]
+
+
+def _is_written_by_fx(forward: Any) -> bool:
+    """Is it what `fx` has made of the graph, or makes of it when it is called?"""
+    code = getattr(forward, "__code__", None)
+    return code is not None and (code.co_filename.startswith("<eval_with_key>") or code.co_filename.startswith(_TORCH))
 
 
 def pytree_info(graph: Graph) -> _PyTreeInfo | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from torch.fx import GraphModule
 from modelguard.codegen.emit import generate_execution_code
 from modelguard.codegen.execute import compile_execution_fn
 from modelguard.codegen.split import SplittingOp, split_graph
-from modelguard.codegen.trace import own_copy, untraceable
+from modelguard.codegen.trace import forget, own_copy, untraceable
 from modelguard.errors import ModelguardError
 
 
@@ -43,6 +44,20 @@ def generate(graph: GraphModule, splitting_ops: Sequence[SplittingOp] = ()) -> G
     return Generated(split_gm, code, submod_names, consts, fn)
 
 
+_MOST_SHAPES = 2048
+"""Graphs that a model may have; Dynamo's own limit is for models that are traced again by mistake."""
+
+
+def _generated(
+    owner: weakref.ref[Piecewise], splitting_ops: Sequence[SplittingOp], graph: GraphModule, example_inputs: list[Any]
+) -> Callable[..., Any]:
+    made = generate(graph, splitting_ops)
+    piecewise = owner()
+    if piecewise is not None:
+        piecewise.generated.append(made)
+    return made.fn
+
+
 class Piecewise:
     """A model that runs as generated code: traced by Dynamo whole when it is called, as serving engines do, and cut at operators.
 
@@ -55,14 +70,14 @@ class Piecewise:
         """`dynamic` is `torch.compile`'s: whether to trace for all shapes at once."""
         self.generated: list[Generated] = []
         """What was generated so far, a graph each."""
-        self._splitting_ops = splitting_ops
         function, bound = own_copy(model)
-        compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend=self._backend)
+        # Dynamo keeps every backend that it was given, and what that holds.
+        backend = functools.partial(_generated, weakref.ref(self), splitting_ops)
+        # The limit is a parameter that torch's own types lack.
+        compile: Any = torch.compile
+        compiled = compile(function, fullgraph=True, dynamic=dynamic, backend=backend, recompile_limit=_MOST_SHAPES)
         self._run = functools.partial(compiled, *bound)
-
-    def _backend(self, graph: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        self.generated.append(generate(graph, self._splitting_ops))
-        return self.generated[-1].fn
+        weakref.finalize(self, forget, function.__code__).atexit = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model.

@@ -8,10 +8,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Literal, get_args
 
 import torch
+import torch._dynamo
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -158,15 +159,25 @@ def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     try:
         torch.compile(function, fullgraph=True, dynamic=False, backend=backend)(*bound, *args, **kwargs)
     except _Captured:
-        return captured[0]
+        # Dynamo keeps every backend that it was given, and what that holds.
+        return captured.pop()
+    finally:
+        forget(function.__code__)
     raise TraceError("the model computes nothing with tensors, so it has no graph")
+
+
+def forget(code: CodeType) -> None:
+    """Have Dynamo drop what it compiled for a code object, and with it what that holds of the model."""
+    reset = getattr(torch._dynamo.eval_frame, "reset_code", None)
+    if reset is not None:
+        reset(code)
 
 
 def own_copy(model: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A function that does what `model` does, and what to call it with first.
 
-    Dynamo keeps what it compiled with the code object, up to a limit: one of our own finds nothing there, and takes all of it
-    along when it goes.
+    Dynamo keeps what it compiled with the code object, up to a limit: one of our own finds nothing there. It is kept until
+    `forget` is called for it.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -67,8 +67,8 @@ def render(
 
 def render_diagnostic(diagnostic: Diagnostic) -> str:
     """One line that says what kept the scan from a file."""
-    place = diagnostic.path if diagnostic.line is None else f"{diagnostic.path}:{diagnostic.line}"
-    return f"{printable(place)}: {diagnostic.severity.value}: {printable(diagnostic.message)}"
+    where = diagnostic.path if diagnostic.line is None else f"{diagnostic.path}:{diagnostic.line}"
+    return f"{printable(where)}: {diagnostic.severity.value}: {printable(diagnostic.message)}"
 
 
 def _blocks(
@@ -83,19 +83,20 @@ def _block(finding: Finding, sources: SourceLines | None, unconfirmed: str | Non
     where = finding.location
     severity = finding.severity.value
     yield [
-        ("place", printable(f"{where.path}:{where.line}:{where.column}")),
+        ("place", printable(f"{where.path}:{where.place}")),
         ("", ": "),
         (severity, f"{severity}[{finding.code}]"),
         ("", f"{' [*]' if is_fixable else ''} {finding.name}: {printable(finding.message)}"),
     ]
-    gutter = " " * len(str(where.line))
+    line = str(where.line_in_cell)
+    gutter = " " * len(line)
     source = None if sources is None else sources.line(where.path, where.line)
     if source is None:
         source = finding.source_line
     if source.strip():
         text, carets = source_frame(source, where.column, where.end_column if where.end_line == where.line else None)
         yield [("gutter", f" {gutter} |")]
-        yield [("gutter", f" {where.line} |"), ("", f" {text}")]
+        yield [("gutter", f" {line} |"), ("", f" {text}")]
         yield [("gutter", f" {gutter} |"), (severity, f" {carets}")]
     if finding.chain:
         yield [("gutter", f" {gutter} ="), ("label", " in: "), ("", printable(_chain(finding)))]
@@ -110,11 +111,12 @@ def _block(finding: Finding, sources: SourceLines | None, unconfirmed: str | Non
 
 def _chain(finding: Finding) -> str:
     steps = []
-    path = finding.location.path
-    for function, frame_path, line in finding.chain:
-        place = f"line {line}" if frame_path == path else f"{frame_path}:{line}"
-        steps.append(f"{function} ({place})")
-    return " -> ".join([*steps, f"line {finding.location.line}"])
+    where = finding.location
+    for frame in finding.chain:
+        is_here = frame.path == where.path and frame.cell == where.cell
+        step = f"line {frame.line_in_cell}" if is_here else f"{frame.path}:{frame.place}"
+        steps.append(f"{frame.function} ({step})")
+    return " -> ".join([*steps, f"line {where.line_in_cell}"])
 
 
 def _summary(report: ScanReport, hidden: int) -> Iterator[list[_Segment]]:

@@ -1,4 +1,4 @@
-"""What a rule is: its identity, its documentation, its examples and one question asked of each state write."""
+"""What a rule is: its identity, its documentation, its examples and one question asked of what the scan saw."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from modelguard.findings import Applicability, Effect, Evidence, Severity
-from modelguard.observation import StateWrite
+from modelguard.observation import Hindrance, Obstacle, StateWrite
 
 HEADINGS = ("What it does", "Why it is bad", "Use instead", "Severity", "References")
 """The sections that the docstring of every rule holds, in this order, each under `## `."""
 
 
 class Verdict(NamedTuple):
-    """What a rule says of a write: how bad, one sentence that names the attribute and what will go wrong, what to do."""
+    """What a rule says: how bad, one sentence that names what was found and what will go wrong, what to do."""
 
     severity: Severity
     message: str
     help: str
-    effect: Effect
+    effect: Effect | None
 
 
 class Repair(NamedTuple):
@@ -40,7 +40,7 @@ class Invalid:
 
     source: str
     line: int
-    attribute: str
+    attribute: str = ""
     severity: Severity | None = None
     carried: bool | None = None
     also: tuple[int, ...] = ()
@@ -115,6 +115,19 @@ class Rule:
             heading, _, body = part.partition("\n")
             found[heading.strip()] = body.strip()
         return found
+
+
+class CaptureRule(Rule):
+    """A rule about one kind of obstacle to capture: it has no say on writes."""
+
+    hindrance: ClassVar[Hindrance]
+
+    def check(self, write: StateWrite) -> None:
+        return None
+
+    def verdict(self, obstacle: Obstacle) -> Verdict:
+        """What there is to say of an obstacle of this kind."""
+        raise NotImplementedError
 
 
 def _as_file(source: str) -> str:

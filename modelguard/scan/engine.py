@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from modelguard.errors import SourceError
 from modelguard.findings import Applicability, Diagnostic, Finding, Fix, Location, ScanReport, Severity
-from modelguard.observation import StateWrite
+from modelguard.observation import Obstacle, StateWrite
 from modelguard.scan.analysis import Analysis, Options, Problem, Scanned, prepared
 from modelguard.scan.excludes import is_below, is_repository
 from modelguard.scan.files import Discovery, decode, discover, read_source, split_lines
@@ -68,7 +68,7 @@ def scan_paths(
     progress: Progress | None = None,
     given: Mapping[str, bytes] | None = None,
 ) -> ScanReport:
-    """Scan files, and the Python files below directories.
+    """Scan files, and the Python files and notebooks below directories.
 
     `jobs` is the number of processes, None for as many as there are cores; fewer are used where the work is not worth it. An
     `executor` is used in their place: of threads, processes or other machines that see the same files. `cache` is the folder
@@ -223,12 +223,17 @@ class _Scan:
         by_file: dict[str, list[Finding]] = {path: [] for path in self._files}
         for problem in dict.fromkeys(problem for each in scanned for problem in each.problems):
             self._take(problem, by_file)
-        writes = [write for each in sorted((*scanned, *others), key=lambda each: each.path) for write in each.writes]
-        if writes:
-            self._judge(writes, by_file)
+        everything = sorted((*scanned, *others), key=lambda each: each.path)
+        if any(each.writes or each.obstacles for each in everything):
+            self._judge(everything, by_file)
         findings: list[Finding] = []
         for each in scanned:
             findings += self._kept(each, by_file[each.path], self._settings.for_path(each.path))
+        cells = {each.path: each.cells for each in (*scanned, *others) if each.cells}
+        if cells:
+            from modelguard.scan.notebooks import located
+
+            findings = [located(finding, cells) for finding in findings]
         self._spent({"rules": time.perf_counter() - start})
         return ScanReport(
             tuple(sorted(findings, key=lambda finding: finding.sort_key)),
@@ -242,19 +247,27 @@ class _Scan:
             tuple(each.path for each in scanned if not each.problems),
         )
 
-    def _judge(self, writes: Sequence[StateWrite], by_file: Mapping[str, list[Finding]]) -> None:
-        """Add what the rules say of writes to the findings of the files that hold them."""
-        from modelguard.scan.judging import finding_of, merge
+    def _judge(self, scanned: Sequence[Scanned], by_file: Mapping[str, list[Finding]]) -> None:
+        """Add what the rules say to the findings of the files that it concerns."""
+        from modelguard.scan.judging import finding_of, finding_of_obstacle, merge, merge_obstacle
 
         seconds: dict[str, float] = {}
         merged: dict[tuple[object, ...], StateWrite] = {}
-        for write in writes:
-            if write.location.path in by_file:
-                merge(merged, write)
+        obstacles: dict[tuple[object, ...], Obstacle] = {}
+        for each in scanned:
+            for write in each.writes:
+                if write.location.path in by_file:
+                    merge(merged, write)
+            for obstacle in each.obstacles:
+                if obstacle.location.path in by_file:
+                    merge_obstacle(obstacles, obstacle)
         for write in sorted(merged.values(), key=lambda write: (write.location, write.path)):
             finding = finding_of(write, self._settings.for_path(write.location.path), seconds)
             if finding is not None:
                 by_file[write.location.path].append(finding)
+        for obstacle in sorted(obstacles.values(), key=lambda obstacle: obstacle.location):
+            path = obstacle.location.path
+            by_file[path].append(finding_of_obstacle(obstacle, self._settings.for_path(path)))
         self._spent({f"rule {code}": spent for code, spent in sorted(seconds.items()) if spent})
 
     def _kept(self, scanned: Scanned, findings: Sequence[Finding], settings: Settings) -> list[Finding]:
@@ -272,6 +285,7 @@ class _Scan:
             scanned.suppressions,
             self._lines(scanned.path),
             lambda code: settings.selects(code, scanned.path),
+            scanned.cells,
         )
         return kept if self._is_whole or not scanned.offers else [_unsure(finding) for finding in kept]
 
@@ -294,9 +308,10 @@ class _Scan:
                 location = Location(problem.path, line, 1, line, 1)
                 by_file[problem.path].append(Finding(rule.code, rule.name, rule.severity, said, location))
             return
+        severity = Severity.NOTE if problem.kind == "foreign" else Severity.ERROR
         if problem.kind == "internal":
             message = f"internal error, so that this file was not scanned: {message}; run with --verbose for the traceback"
-        self._diagnostics.append(Diagnostic(problem.path, message, severity=Severity.ERROR, detail=problem.detail))
+        self._diagnostics.append(Diagnostic(problem.path, message, severity=severity, detail=problem.detail))
 
 
 def _cores() -> int:

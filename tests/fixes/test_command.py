@@ -167,6 +167,7 @@ def test_json_holds_the_edits(net: Path, scan: Run) -> None:
             "edits": [
                 {
                     "path": "net.py",
+                    "cell": None,
                     "line": 12,
                     "column": 9,
                     "end_line": 12,
@@ -182,6 +183,7 @@ def test_json_holds_the_edits(net: Path, scan: Run) -> None:
             "edits": [
                 {
                     "path": "net.py",
+                    "cell": None,
                     "line": 13,
                     "column": 9,
                     "end_line": 13,
