@@ -109,7 +109,7 @@ def test_every_format_can_be_printed(name: str, capsys: pytest.CaptureFixture[st
         pytest.param(["--output", "report.xml"], "unknown format 'report.xml'; there are text, ", id="no-format"),
         pytest.param(["--output", "sarif"], "'sarif' names no file; write sarif=FILE", id="no-file"),
         pytest.param(["--output", "sarif="], "names no file", id="empty-file"),
-        pytest.param(["--output", "sarif=model.py"], "is one of the files to scan", id="over-a-source"),
+        pytest.param(["--output", "sarif=model.py"], "is one of the files to look at", id="over-a-source"),
         pytest.param(["--output", "sarif=x", "--output", "junit=./x"], "is named for another format too", id="twice"),
         pytest.param(["--output-file", "x", "--output", "junit=x"], "is named for another format too", id="output-file"),
         pytest.param(["--output", "sarif=no/where"], "--output: cannot write no/where", id="no-folder"),
@@ -119,6 +119,14 @@ def test_every_format_can_be_printed(name: str, capsys: pytest.CaptureFixture[st
 def test_mistakes(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert scan(*arguments) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["confirm", "ready"])
+@pytest.mark.parametrize("option", [["--output-file", "./model.py"], ["--output", "html=model.py"]], ids=["file", "also"])
+def test_a_target_is_not_written_over(command: str, option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "model.py:M", *option]) == 2
+    assert "is one of the files to look at" in capsys.readouterr().err
+    assert Path("model.py").read_text() == MODEL
 
 
 def test_all_commands_with_findings_offer_the_same_formats(capsys: pytest.CaptureFixture[str]) -> None:

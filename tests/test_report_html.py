@@ -437,6 +437,19 @@ def test_what_changed_since_is_shown_as_it_was(tmp_path: Path) -> None:
     assert not parsed(render(ScanReport((BARE,)))).all("pre")
 
 
+def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
+    model = "class Net(nn.Module):\n    def forward(self, x):\n        self.n += 1\n        return x * self.n"
+    cells = [
+        {"cell_type": "code", "source": text, "metadata": {}} for text in ("import torch\nfrom torch import nn", model, "x = 1")
+    ]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "n.ipynb").write_text(json.dumps(notebook))
+    article = parsed(run(tmp_path, "scan", "n.ipynb", "--output-format", "html", "--no-cache").stdout).one("article")
+    assert article.one("figcaption").text == "n.ipynb:cell 2:3:9"
+    assert [line.attributes["data-line"] for line in article.all("span", class_="line")] == ["1", "2", "3"]
+    assert article.one("mark").text == "self.n"
+
+
 def test_long_lines_are_cropped_around_the_mark(tmp_path: Path) -> None:
     article = found(tmp_path, f"x\n{'a' * 5000}self.n{'b' * 10**6}\n", replace(BARE, location=Location("", 2, 5001, 2, 5007)))
     line = article.one("span", class_="hit")

@@ -77,7 +77,7 @@ def command(
         raise ModelguardError(
             "`modelguard confirm` needs torch; install modelguard with its extra `runtime` where the model runs"
         ) from None
-    written = outputs.planned(output_format, output_file, also)
+    written = outputs.planned(output_format, output_file, also, [target.rpartition(":")[0]])
     settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
     request = Request(target, steps, train, device, inputs, Limits(timeout, memory_limit))
     result = confirm(request, settings)

@@ -64,7 +64,7 @@ def planned(
         if each.path is None:
             continue
         if os.path.isfile(each.path) and any(os.path.exists(path) and os.path.samefile(path, each.path) for path in inputs):
-            raise click.UsageError(f"{each.option}: {each.path!r} is one of the files to scan")
+            raise click.UsageError(f"{each.option}: {each.path!r} is one of the files to look at")
         if os.path.abspath(each.path) in taken:
             raise click.UsageError(f"{each.option}: {each.path!r} is named for another format too")
         taken.add(os.path.abspath(each.path))

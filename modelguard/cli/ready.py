@@ -82,7 +82,7 @@ def command(
         raise ModelguardError(
             "`modelguard ready` needs torch; install modelguard with its extra `runtime` where the model runs"
         ) from None
-    written = outputs.planned(output_format, output_file, also)
+    written = outputs.planned(output_format, output_file, also, [target.rpartition(":")[0]])
     settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
     request = Request(target, tracer, split_ops, train, dynamic, inputs, Limits(timeout, memory_limit))
     result = ready(request, settings)

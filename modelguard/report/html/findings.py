@@ -79,13 +79,13 @@ def _evidence(finding: Finding) -> str | None:
 def _chain(finding: Finding) -> Markup | None:
     if not finding.chain:
         return None
-    steps = [group(element("code", frame.function), f" {place(frame.path, frame.line)}") for frame in finding.chain]
+    steps = [group(element("code", frame.function), f" {repository_path(frame.path)}:{frame.place}") for frame in finding.chain]
     return element("ol", [element("li", step) for step in steps], class_="chain")
 
 
 def _source(finding: Finding, sources: SourceLines) -> Markup:
     where = finding.location
-    caption = element("figcaption", f"{where.path}:{where.line}:{where.column}")
+    caption = element("figcaption", f"{where.path}:{where.place}")
     shown = list(_lines(finding, sources.of(where.path)))
     code = element("pre", element("code", shown), tabindex=0) if shown else None
     return element("figure", caption, code, class_="source")
@@ -97,19 +97,21 @@ def _lines(finding: Finding, found: Sequence[str]) -> Iterator[Markup]:
     if not 1 <= first <= len(found) or (finding.source_line and found[first - 1] != finding.source_line):
         # It was read from elsewhere, or changed since.
         if finding.source_line.strip():
-            yield _line(first, _marked(finding.source_line, where.column - 1, _end(finding, first)), is_hit=True)
+            marked = _marked(finding.source_line, where.column - 1, _end(finding, first))
+            yield _line(where.line_in_cell, marked, is_hit=True)
         return
-    around = range(max(1, first - _CONTEXT), min(len(found), last + _CONTEXT) + 1)
+    before = where.cell.before if where.cell is not None else 0
+    # Where the cell of a notebook ends is not known here.
+    until = last + _CONTEXT if where.cell is None else last
+    around = range(max(before + 1, first - _CONTEXT), min(len(found), until) + 1)
     written = [number for number in around if found[number - 1].strip()]
     for number in range(min(first, *written), max(last, *written) + 1):
         line = found[number - 1]
         if first <= number <= last:
-            indent = len(line) - len(line.lstrip())
-            yield _line(
-                number, _marked(line, where.column - 1 if number == first else indent, _end(finding, number)), is_hit=True
-            )
+            start = where.column - 1 if number == first else len(line) - len(line.lstrip())
+            yield _line(number - before, _marked(line, start, _end(finding, number)), is_hit=True)
         else:
-            yield _line(number, _cut(line, 0, _LONG), is_hit=False)
+            yield _line(number - before, _cut(line, 0, _LONG), is_hit=False)
 
 
 def _end(finding: Finding, number: int) -> int | None:
