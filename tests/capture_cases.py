@@ -986,6 +986,22 @@ GUARDS = {
 }
 
 SILENT = {
+    "told-apart-by-its-type": in_net("""
+        def forward(self, x: torch.Tensor):
+            y = x if torch.is_tensor(x) else torch.tensor([x])
+            if isinstance(x, int):
+                return torch.arange(x)
+            if isinstance(x, torch.Tensor):
+                return x + y
+            return float(x)
+    """),
+    "version": in_net("""
+        def forward(self, x):
+            major = int(torch.__version__.split(".")[0])
+            if major > 2 or int(torch.version.cuda.split(".")[0]) > 12:
+                return x * 2
+            return x
+    """),
     "shape-that-raises": in_net("""
         def forward(self, x: torch.Tensor):
             if x.shape[1] != self.n:

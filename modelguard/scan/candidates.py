@@ -124,6 +124,7 @@ class Candidates:
         self._project = project
         self._syntax = syntax
         self._suspicions: dict[tuple[str, int], Suspicion] = {}
+        self._asking: dict[str, frozenset[str]] = {}
         self._tensors: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
         self._entry_points = entry_points
         self._inside = inside
@@ -296,13 +297,8 @@ class Candidates:
         key = (file.path, facts.line)
         found = self._suspicions.get(key)
         if found is None:
-            asking = {
-                name for name, each in file.facts.imports.items() if each.module in (_ASKING if each.attribute else _RANDOM)
-            }
-            if not facts.names.isdisjoint(asking):
-                found = self._suspicions[key] = ANYTHING
-        if found is None:
-            syntax = self._syntax(file, facts.name, facts.line, facts.end_line) if facts.names.isdisjoint(SURE) else None
+            sure = not facts.names.isdisjoint(SURE) or not facts.names.isdisjoint(self._asking_in(file))
+            syntax = None if sure else self._syntax(file, facts.name, facts.line, facts.end_line)
             found = suspicion(syntax[0]) if syntax is not None else ANYTHING
             self._suspicions[key] = found
         region.makes = region.makes or found.makes
@@ -317,6 +313,15 @@ class Candidates:
         return any(not found.asks.isdisjoint(self._tensors_of(each)[0]) for each in owners) or any(
             not found.carries.isdisjoint(self._tensors_of(each)[1]) for each in owners
         )
+
+    def _asking_in(self, file: SourceFile) -> frozenset[str]:
+        """The names that a file imports from modules whose functions answer differently each time, or read tensors."""
+        known = self._asking.get(file.path)
+        if known is None:
+            imports = file.facts.imports.items()
+            known = frozenset(name for name, each in imports if each.module in (_ASKING if each.attribute else _RANDOM))
+            self._asking[file.path] = known
+        return known
 
     def _tensors_of(self, info: ClassInfo) -> tuple[frozenset[str], frozenset[str]]:
         """The attributes of a class and its bases that may be tensors, by how they are bound; then, those not registered."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from modelguard.observation import Kind
 from modelguard.scan import calls, conditions
 from modelguard.scan.attributes import instance_of
+from modelguard.scan.bindings import dotted
 from modelguard.scan.conditions import ALWAYS, NEVER
 from modelguard.scan.obstacles import formatted, indexed, sliced, tested
 from modelguard.scan.paths import NO_FACTS, Facts, Path, Test
@@ -32,6 +33,17 @@ from modelguard.scan.values import (
     is_tensor,
     join_all,
 )
+
+_BUILTIN = {
+    "builtins.int": Kind.NUMBER,
+    "builtins.float": Kind.NUMBER,
+    "builtins.bool": Kind.BOOL,
+    "builtins.str": Kind.STRING,
+    "builtins.list": Kind.LIST,
+    "builtins.tuple": Kind.TUPLE,
+    "builtins.dict": Kind.DICT,
+}
+"""What `isinstance` says of what may be a tensor."""
 
 _LONGEST = 16
 """Items up to which a tuple or list is known one by one."""
@@ -195,12 +207,19 @@ class Expressions(Stores):
 
     def _conditional(self, node: ast.IfExp, mode: int) -> Value:
         test = self.test(node.test)
+        names = self.now.environment.names
+        before = dict(names)
         ways = []
-        for facts, branch in ((test.true, node.body), (test.false, node.orelse)):
+        for facts, branch, known in (
+            (test.true, node.body, self.narrowed(node.test)),
+            (test.false, node.orelse, self.excluded(node.test)),
+        ):
             if not facts.dead:
                 depth = len(self.facts)
                 self.push(facts)
+                names.update(known)
                 ways.append(self.evaluate(branch, mode))
+                names.update({name: before[name] for name, _ in known if name in before})
                 self.pop_to(depth)
         return join_all(ways)
 
@@ -342,14 +361,32 @@ class Expressions(Stores):
             return []
         wanted = self.receiver(node.args[1])
         classes = [item for part in wanted.items or (wanted,) for item in part.objects]
-        if classes and all(isinstance(item, External) and item.dotted == "torch.Tensor" for item in classes):
+        names = [item.dotted for item in classes if isinstance(item, External)]
+        if names == ["torch.Tensor"]:
             return [(node.args[0].id, Value(Kind.TENSOR, value.paths, inputs=value.inputs))]
+        if names and value.kinds & Kind.ANY_TENSOR and all(name in _BUILTIN for name in names):
+            kinds = join_all(Value(_BUILTIN[name]) for name in names).kinds
+            return [(node.args[0].id, Value(kinds, value.paths, element=value.element, inputs=value.inputs))]
         known = [item for item in classes if isinstance(item, ClassObject)]
         if not known:
             return []
         instance = join_all(instance_of(item.info) for item in known)
         kinds = instance.kinds if value.kinds & Kind.UNKNOWN or instance.kinds & Kind.MODULE else value.kinds | instance.kinds
         return [(node.args[0].id, Value(kinds, value.paths, instance.classes, inputs=value.inputs))]
+
+    def excluded(self, node: ast.expr) -> list[tuple[str, Value]]:
+        """The local names that are no tensors where a test is false: `torch.is_tensor(x)`, `isinstance(x, torch.Tensor)`."""
+        if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Name):
+            return []
+        value = self.name(node.args[0].id)
+        asks = dotted(node.func)
+        if asks == "isinstance" and len(node.args) == 2:
+            # Of a tuple of classes it is not known here which it was.
+            asks = next((item.dotted for item in self.receiver(node.args[1]).objects if isinstance(item, External)), "")
+        if not value.kinds & Kind.ANY_TENSOR or asks not in ("torch.is_tensor", "torch.Tensor"):
+            return []
+        kinds = (value.kinds & ~(Kind.ANY_TENSOR | Kind.MASK | Kind.ON_CPU)) | Kind.UNKNOWN
+        return [(node.args[0].id, Value(kinds, value.paths, value.classes, value.objects, value.element, inputs=value.inputs))]
 
     def _combined(self, node: ast.BoolOp, mode: int, is_test: bool = False) -> tuple[list[Value], Test]:
         values = []

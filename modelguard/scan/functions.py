@@ -243,12 +243,22 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
             hand_over(walk, args, kwargs)
         return NONE
     hand_over(walk, args, kwargs)
-    if dotted.startswith(
+    if not dotted.startswith("torch.__") and dotted.startswith(
         ("torch.utils.checkpoint", "torch.cond", "torch.compile", "torch.vmap", "torch.func", "torch.ops.", "torch._")
     ):
         return Value(Kind.TENSOR | Kind.UNKNOWN, inputs=inputs)
     if dotted.startswith(
-        ("torch.distributed", "torch.cuda", "torch.backends", "torch.utils", "torch.fx", "torch.profiler", "torch.compiler")
+        (
+            "torch.distributed",
+            "torch.cuda",
+            "torch.backends",
+            "torch.utils",
+            "torch.fx",
+            "torch.profiler",
+            "torch.compiler",
+            "torch.version",
+            "torch.__",
+        )
     ):
         return Value(Kind.UNKNOWN, inputs=inputs)
     if last in TUPLES_OF_TENSORS and not (last in ("max", "min") and len(args) == 1 and not kwargs):

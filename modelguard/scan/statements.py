@@ -175,6 +175,7 @@ class Statements(Expressions):
                 names[name] = before[name]
         after, after_definite = dict(names), self.definite
         self._restore(before)
+        names.update(self.excluded(node.test))
         self.definite = definite
         else_leaves = self._branch(node.orelse, test.false) if node.orelse or test.false.dead else False
         if body_leaves and else_leaves:

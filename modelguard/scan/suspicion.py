@@ -108,7 +108,8 @@ class _Suspect:
             while self.loops and known != self.levels:
                 known = dict(self.levels)
                 self._block(self.body)
-        except _Found:
+        except (_Found, RecursionError):
+            # What is nested too deeply to be told is left to the walk.
             return True
         return False
 
