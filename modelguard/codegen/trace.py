@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType
@@ -13,11 +12,11 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from modelguard import own_code
 from modelguard.codegen.errors import TraceError
-from modelguard.codegen.graphs import has_hooks
+from modelguard.codegen.graphs import runs_forward
 
 Tracer = Literal["dynamo", "export", "fx", "make_fx"]
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 TRACERS: tuple[str, ...] = get_args(Tracer)
 
 
@@ -119,28 +118,26 @@ def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     try:
         torch.compile(function, fullgraph=True, dynamic=False, backend=backend)(*bound, *args, **kwargs)
     except _Captured:
-        return captured[0]
+        # Dynamo keeps the backend for good, and so whatever is left in its list.
+        return captured.pop()
+    finally:
+        own_code.forget(function.__code__)
     raise TraceError("the model computes nothing with tensors, so it has no graph")
 
 
-def own_copy(model: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def own_copy(model: Callable[..., Any]) -> tuple[FunctionType, tuple[Any, ...]]:
     """A function that does what `model` does, and what to call it with first.
 
-    Dynamo keeps what it compiled with the code object, up to a limit: one of our own finds nothing there, and takes all of it
-    along when it goes.
+    Dynamo finds nothing with its code object, and keeps there what it compiles, model and all, until `own_code.forget`.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
-    called = model.forward if isinstance(model, torch.nn.Module) and not has_hooks(model) else model
+    called = model.forward if isinstance(model, torch.nn.Module) and runs_forward(model) else model
     bound = (called.__self__,) if isinstance(called, MethodType) else ()
     function = called.__func__ if isinstance(called, MethodType) else called
-    # Functions of torch's own, among them those around a decorated one, Dynamo traces through a frame that all of them share.
-    if not isinstance(function, FunctionType) or function.__code__.co_filename.startswith(_TORCH):
+    if not isinstance(function, FunctionType):
+        assert isinstance(call, FunctionType)
         function, bound = call, ()
-    copy = FunctionType(
-        function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy, bound
+    return own_code.copied(function), bound
