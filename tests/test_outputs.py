@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -47,6 +50,39 @@ def test_with_an_output_file_nothing_is_printed(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == ""
     assert Path("report.txt").read_text().startswith("model.py:6:9: MG104 ")
     assert Path("annotations.txt").read_text().startswith("::error file=model.py")
+
+
+def test_a_file_is_replaced_where_it_is(here: Path) -> None:
+    (here / "real").mkdir()
+    real = here / "real" / "report.txt"
+    real.write_text("before")
+    real.chmod(0o640)
+    Path("report.txt").symlink_to(real)
+    with real.open() as reader:
+        assert scan("--output-format", "concise", "--output-file", "report.txt") == 1
+        # Who reads it meanwhile sees the old one, whole.
+        assert reader.read() == "before"
+    assert Path("report.txt").is_symlink() and real.read_text().startswith("model.py:6:9: MG104 ")
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in here.iterdir()) == ["model.py", "real", "report.txt"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_written_into() -> None:
+    os.mkfifo("pipe")
+    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        assert scan("--output-format", "concise", "--output-file", "pipe") == 1
+        assert reader.communicate()[0].startswith("model.py:6:9: MG104 ")
+    assert Path("pipe").is_fifo()
+
+
+def test_a_file_that_nothing_can_take_the_place_of_is_written_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*paths: object) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(os, "replace", busy)
+    assert scan("--output-format", "concise", "--output-file", "report.txt") == 1
+    assert Path("report.txt").read_text().startswith("model.py:6:9: MG104 ")
 
 
 def test_statistics_take_the_place_of_what_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,23 +86,12 @@ def command(
 
 
 def _rendered(result: Confirmation, output_format: str) -> str:
-    if output_format == "json":
-        from modelguard.report import json
+    from modelguard.report import confirmation, html, json
 
-        return json.render_confirmation(
-            result.target,
-            result.report,
-            result.unconfirmed,
-            result.replay,
-            result.side_effects,
-            result.dynamo_stopped,
-            result.guessed_inputs,
-        )
-    if output_format != "text":
+    whole = {"html": html.render_confirmation, "json": json.render_confirmation, "text": confirmation.render}
+    if output_format not in whole:
         return formats.render(output_format, result.report)
-    from modelguard.report import confirmation
-
-    return confirmation.render(
+    return whole[output_format](
         result.target,
         result.report,
         result.unconfirmed,

@@ -99,6 +99,10 @@ def _rendered(result: Readiness, output_format: str, *, show_all: bool, color: b
         from modelguard.report import json
 
         return json.render_readiness(result.target, result.report, result.is_ready, result.record)
+    if output_format == "html":
+        from modelguard.report import html
+
+        return html.render_readiness(result.target, result.report, result.is_ready, result.record)
     if output_format != "text":
         return formats.render(output_format, result.report)
     from modelguard.report import readiness

@@ -10,7 +10,6 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import CodeGen, _PyTreeCodeGen, _PyTreeInfo
-from torch.nn.modules.module import _has_any_global_hook
 
 from modelguard.codegen.errors import CodegenError
 
@@ -127,10 +126,16 @@ def attribute(module: GraphModule, node: Node) -> Any:
     return found
 
 
+def has_global_hooks() -> bool:
+    """Are there hooks around the `forward` of every module?"""
+    any_hook: Any = torch.nn.modules.module._has_any_global_hook
+    return bool(any_hook())
+
+
 def runs_forward(module: torch.nn.Module) -> bool:
     """Does a call of `module` run its `forward` and nothing else?"""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    if any(hooks) or _has_any_global_hook() or module._compiled_call_impl is not None:  # type: ignore[no-untyped-call]
+    if any(hooks) or has_global_hooks() or module._compiled_call_impl is not None:
         return False
     if "_call_impl" in vars(module) or type(module)._call_impl is not torch.nn.Module._call_impl:
         return False

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, Literal, get_args
@@ -84,7 +86,8 @@ def _make_fx(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
         return model(*inputs[: len(args)], **dict(zip(kwargs, inputs[len(args) :], strict=True)))
 
     inputs = [*args, *kwargs.values()]
-    return Traced(make_fx(positional)(*inputs), inputs)
+    with _kept(model), torch.no_grad():
+        return Traced(make_fx(positional)(*inputs), inputs)
 
 
 def _fx(model: torch.nn.Module | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
@@ -94,14 +97,50 @@ def _fx(model: torch.nn.Module | Callable[..., Any], args: Sequence[Any], kwargs
         bound = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).bind(*args, **kwargs)
         bound.apply_defaults()
         inputs = [*bound.args, *bound.kwargs.values()]
-    before = set(vars(model))
-    try:
-        graph = torch.fx.symbolic_trace(model)
-    finally:
-        # The tracer keeps tensors that `forward` makes as attributes of the model, others each time, under other names.
-        for name in vars(model).keys() - before:
-            delattr(model, name)
+    root = model if isinstance(model, torch.nn.Module) else torch.nn.Module()
+    with _kept(model):
+        traced = _Tracer().trace(model)
+        # The tracer makes constants attributes of the model, and `forward` may have bound others to what stands for values.
+        made = dict(vars(root))
+    targets = {str(node.target) for node in traced.nodes if node.op in ("get_attr", "call_module")}
+    constants = {name: value for name, value in made.items() if name not in vars(root)}
+    held = {target: constants[target] if target in constants else operator.attrgetter(target)(root) for target in targets}
+    graph = GraphModule(held, traced, type(root).__name__)
+    graph.training = root.training
     return Traced(graph, inputs)
+
+
+class _Tracer(torch.fx.Tracer):
+    """Notes what is read of buffers, or what `forward` computes of them would be worked out while it is traced."""
+
+    proxy_buffer_attributes = True
+
+
+@contextmanager
+def _kept(model: Callable[..., Any]) -> Iterator[None]:
+    """Put back what tracing does to a model: attributes bound, also by the tracer, and tensors written in place."""
+    modules = list(model.modules()) if isinstance(model, torch.nn.Module) else []
+    tables = [table for module in modules for table in (vars(module), module._buffers, module._parameters, module._modules)]
+    before = [(table, dict(table)) for table in tables]
+    values = [(tensor, tensor.detach().clone(), tensor._version) for module in modules for tensor in _own_tensors(module)]
+    try:
+        yield
+    finally:
+        for table, items in before:
+            table.clear()
+            table.update(items)
+        with torch.no_grad():
+            for tensor, value, version in values:
+                if tensor._version != version:
+                    tensor.detach().copy_(value)
+
+
+def _own_tensors(module: torch.nn.Module) -> list[torch.Tensor]:
+    """What a module holds that a call may write. A parameter that is written is no matter of a trace without gradients."""
+    held = [*module._buffers.values(), *vars(module).values()]
+    return [
+        value for value in held if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_inference()
+    ]
 
 
 def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:

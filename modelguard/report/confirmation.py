@@ -9,7 +9,7 @@ from modelguard.findings import Finding, ScanReport
 from modelguard.report import text
 from modelguard.report.frame import printable
 
-_VERDICTS = {
+VERDICTS = {
     "same": "the same outputs and state as eager steps",
     "wrong-output": "other outputs than eager steps",
     "stale-state": "the same outputs, but other state than eager steps",
@@ -17,7 +17,7 @@ _VERDICTS = {
     "shape-changes": "results of other sizes than were captured",
     "refused": "a device would refuse to capture this step",
 }
-_DEVICES = {"tape": "tape, without CUDA", "cuda": "CUDA graph"}
+DEVICES = {"tape": "tape, without CUDA", "cuda": "CUDA graph"}
 _MOST = 6
 
 
@@ -38,7 +38,7 @@ def render(
 
 
 def _replay(target: str, replay: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{target}: {replay['verdict']}: {_VERDICTS[replay['verdict']]} ({_DEVICES[replay['device']]})"
+    yield f"{target}: {replay['verdict']}: {VERDICTS[replay['verdict']]} ({DEVICES[replay['device']]})"
     if replay["step"] is not None:
         yield f"  from step {replay['step']}: {_listed(replay['where'])}{_amount(replay)}"
     if replay["stale"]:

@@ -55,21 +55,26 @@ def observe(request: dict[str, Any]) -> dict[str, Any]:
 
 def replay_record(compared: Replay) -> dict[str, Any]:
     """A comparison as plain values."""
-    error = compared.max_abs_error
     return {
         "verdict": compared.verdict.value,
         "device": compared.device,
         "step": compared.step,
         "where": list(compared.where),
-        # JSON has no infinity.
-        "max_abs_error": None if error is None or error == float("inf") else error,
+        "max_abs_error": _number(compared.max_abs_error),
         "freed": list(compared.freed),
         "stale": list(compared.stale),
         "host_reads": [
             {"operator": read.operator, **({} if read.place is None else {"path": read.place.path, "line": read.place.line})}
             for read in compared.host_reads
         ],
+        "captured": compared.captured,
+        "errors": [_number(error) for error in compared.errors],
     }
+
+
+def _number(error: float | None) -> float | None:
+    # JSON has no infinity.
+    return None if error is None or error == float("inf") else error
 
 
 def effect_record(effect: SideEffect) -> dict[str, Any]:

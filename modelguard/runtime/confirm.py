@@ -100,14 +100,17 @@ def joined(target: str, run: Mapping[str, Any], settings: SettingsFor) -> Confir
 
 
 class _Everything:
-    """Settings with all codes selected: what somebody ignores was foreseen all the same."""
+    """Settings with all that says something of state selected: what somebody ignores was foreseen all the same.
+
+    Running shows what becomes of state; that a capture would stop is no matter of evidence, and left to the scan.
+    """
 
     def __init__(self, settings: SettingsFor) -> None:
         self._settings = settings
 
     def for_path(self, path: str) -> Settings:
         """The settings of one path."""
-        return replace(self._settings.for_path(path), select=("MG",), ignore=(), per_file_ignores=())
+        return replace(self._settings.for_path(path), select=("MG1", "MG9"), ignore=(), per_file_ignores=())
 
 
 def _wants(finding: Finding, settings: SettingsFor) -> bool:

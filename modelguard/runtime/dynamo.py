@@ -145,6 +145,12 @@ def hooks_of(module: nn.Module) -> list[str]:
     return [name for name in _HOOKS if getattr(module, name, None)]
 
 
+def has_global_hooks() -> bool:
+    """Whether there are hooks around the `forward` of every module."""
+    any_hook: Any = nn.modules.module._has_any_global_hook
+    return bool(any_hook())
+
+
 def has_forward(module: nn.Module) -> bool:
     """Whether a module defines `forward` at all."""
     unimplemented = getattr(nn.modules.module, "_forward_unimplemented", None)

@@ -44,7 +44,7 @@ def forward_of(module: nn.Module) -> Forward:
 
 def refuse_hooks(module: nn.Module) -> None:
     """Refuse a module whose hooks a call of its `forward` alone would skip."""
-    tables = dynamo.hooks_of(module)
+    tables = [*dynamo.hooks_of(module), *(["global hooks of all modules"] if dynamo.has_global_hooks() else [])]
     if tables:
         raise ForwardHooksError(
             f"{type(module).__name__} has hooks ({', '.join(tables)}), which run around forward and would be skipped; "

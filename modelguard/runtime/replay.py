@@ -67,6 +67,10 @@ class Replay:
     """Where capture on a device would have ended."""
     stale: tuple[str, ...] = ()
     """All state paths that differ after some step."""
+    captured: int | None = None
+    """The step that was captured."""
+    errors: tuple[float, ...] = ()
+    """The largest difference of an output at each step that was made; 0 where none differs, infinite where one is no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,7 @@ def _replayed(case: _Case, train: bool | None, device: str) -> tuple[_Run, _Capt
             _seed(step)
             if step >= WARM_UP and captured.call is None and any(_fits(later, call) for later in case.calls[step + 1 :]):
                 captured.names = state.storages(state.state_of(case.model))
+                captured.step = step
                 output = captured.capture(case.model, call, case.kwargs)
             elif captured.call is None or not _fits(call, captured.call):
                 output = _called(case, call, f"step {step}")
@@ -208,6 +213,7 @@ class _Captured:
         self._graph: Tape | CudaCapture = CudaCapture() if device == "cuda" else Tape()
         self._outputs: Any = None
         self.call: tuple[Any, ...] | None = None
+        self.step: int | None = None
         self.names: dict[int, str] = {}
         self.freed: list[str] = []
         self.failure: Exception | None = None
@@ -291,7 +297,11 @@ def _judged(eager: _Run, replayed: _Run, captured: _Captured, device: str) -> Re
         verdict, where = Verdict.FREED_MEMORY, tuple(captured.freed)
     elif captured.host_reads:
         verdict, where = Verdict.REFUSED, tuple(read.operator for read in captured.host_reads)
-    return Replay(verdict, device, step, where, error, tuple(captured.freed), captured.host_reads, stale)
+    errors = [0.0] * min(len(eager.outputs), len(replayed.outputs))
+    for item in differences:
+        errors[item.step] = max(errors[item.step], item.error)
+    freed = tuple(captured.freed)
+    return Replay(verdict, device, step, where, error, freed, captured.host_reads, stale, captured.step, tuple(errors))
 
 
 def _differences(eager: list[Any], replayed: list[Any]) -> Iterator[_Difference]:

@@ -15,12 +15,13 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from modelguard.errors import SourceError
-from modelguard.observation import StateWrite
+from modelguard.findings import Cell
+from modelguard.observation import Obstacle, StateWrite
 from modelguard.scan.candidates import Candidates
 from modelguard.scan.dependencies import Wanted, digest, imports_of
 from modelguard.scan.dependents import offered
 from modelguard.scan.extraction import Copies, extract
-from modelguard.scan.files import decode, plain_line_ends, read_source, read_text
+from modelguard.scan.files import decode, is_notebook, plain_line_ends, read_source, read_text
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.project import Project
 from modelguard.scan.recorder import Recorder
@@ -51,8 +52,9 @@ class Options(NamedTuple):
 class Problem(NamedTuple):
     """Something that kept the analysis from a file, or from a part of it.
 
-    `kind` is `unread` for what cannot be read or parsed, `partly` for what is too much to be followed to its end, `changed` for a
-    file that is another by now, `internal` for a fault of modelguard's own, with the traceback as `detail`.
+    `kind` is `unread` for what cannot be read or parsed, `partly` for what is too much to be followed to its end and for a cell
+    that does not parse, `foreign` for a notebook in another language, `changed` for a file that is another by now, `internal` for
+    a fault of modelguard's own, with the traceback as `detail`.
     """
 
     kind: str
@@ -63,9 +65,9 @@ class Problem(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What was found in one file: the writes of its entry points, wherever in the project they lie.
+    """What was found in one file: the writes and obstacles of its entry points, wherever in the project they lie.
 
-    `offers` are its classes and functions by which other files may reach writes in it.
+    `offers` are its classes and functions by which other files may reach writes in it; `cells` are those of a notebook.
     """
 
     path: str
@@ -74,10 +76,12 @@ class Scanned(NamedTuple):
     module_classes: int
     entry_points: int
     writes: tuple[StateWrite, ...]
+    obstacles: tuple[Obstacle, ...]
     problems: tuple[Problem, ...]
     imports: tuple[Wanted, ...]
     offers: tuple[str, ...]
     suppressions: tuple[Suppression, ...]
+    cells: tuple[Cell, ...]
 
 
 class Analysis:
@@ -101,24 +105,26 @@ class Analysis:
         self._opened = Opened()
         self._copies = Copies()
         self._suppressions: dict[str, tuple[Suppression, ...]] = {}
+        self._cells: dict[str, tuple[Cell, ...]] = {}
         self._problems: list[Problem] = []
         self._changed: set[str] = set()
         modules = ModuleFiles(roots, options.follow)
         self._project = Project(self._load, modules, options.module_bases)
         self._entry_names = (*sorted(options.entry_points), "__call__")
         entry_points = frozenset(options.entry_points)
-        self._candidates = Candidates(self._project, entry_points, scope)
         self.sought = self._project.sought
         self._world = World(self._project, entry_points, scope)
+        self._candidates = Candidates(self._project, entry_points, scope, self._world.syntax)
         self._since_tidy = 0
 
     def scan(self, path: str) -> Scanned:
-        """Parse a file, and walk its entry points that could hold a write."""
+        """Parse a file, and walk its entry points that could hold a write or an obstacle."""
         self._problems = []
         self._changed = set()
         absolute = os.path.abspath(path)
         classes = entries = 0
         writes: list[StateWrite] = []
+        obstacles: list[Obstacle] = []
         file: SourceFile | None = None
         try:
             file = self._open(path, absolute)
@@ -131,8 +137,10 @@ class Analysis:
                 found = list(self._entries(info))
                 entries += len({name for name, _ in found})
                 for name, method in found:
-                    if method is None or not self._options.filter_facts or self._candidates.may_write(info, method):
-                        writes += self._walk(info, name, method)
+                    if method is None or not self._options.filter_facts or self._candidates.worth_a_walk(info, method):
+                        recorder = self._walk(info, name, method)
+                        writes += [write for write in recorder.state_writes() if write.location.path in self._scope]
+                        obstacles += [each for each in recorder.obstacles.values() if each.location.path in self._scope]
             self.timings["walk"] += time.perf_counter() - start
         except SourceError as error:
             self._problems.append(Problem("unread", path, error.line, error.message))
@@ -149,10 +157,12 @@ class Analysis:
             classes,
             entries,
             tuple(writes),
+            tuple(obstacles),
             tuple(self._problems),
             imports_of(file.facts) if file is not None else (),
             offered(file.facts, self._options.entry_points) if file is not None else (),
             self._suppressions.get(absolute, ()),
+            self._cells.get(absolute, ()),
         )
 
     def _entries(self, info: ClassInfo) -> Iterator[tuple[str, Method | None]]:
@@ -164,7 +174,7 @@ class Analysis:
             if info.assigning(name) is not None or info.stores(name, self._scope):
                 yield name, None
 
-    def _walk(self, info: ClassInfo, name: str, method: Method | None) -> list[StateWrite]:
+    def _walk(self, info: ClassInfo, name: str, method: Method | None) -> Recorder:
         label = f"{info.name}.{name}"
         recorder = Recorder(label)
         walk = Walk(self._world, recorder)
@@ -178,7 +188,7 @@ class Analysis:
         where, line = (method.owner.file.path, method.facts.line) if method is not None else (info.file.path, info.facts.line)
         if message is not None and where in self._scope:
             self._problems.append(Problem("partly", where, line, message))
-        return [write for write in recorder.state_writes() if write.location.path in self._scope]
+        return recorder
 
     def _open(self, path: str, absolute: str) -> SourceFile:
         """The file to scan, with its syntax at hand where it was not read before."""
@@ -203,7 +213,7 @@ class Analysis:
         content = read_source(path) if source is None else source
         if self._hashing:
             self.loaded[absolute] = digest(content)
-        text = plain_line_ends(decode(content, path))
+        text = plain_line_ends(self._code(content, path, absolute) if is_notebook(path) else decode(content, path))
         tree = _parse(text, path)
         suppressions = read(text)
         if suppressions:
@@ -217,6 +227,17 @@ class Analysis:
         if keep:
             file.syntax = functions
         return file
+
+    def _code(self, content: bytes, path: str, absolute: str) -> str:
+        """The code of a notebook, which nothing imports: it is read only to be scanned."""
+        from modelguard.scan import notebooks
+
+        notebook = notebooks.read(content, path)
+        self._cells[absolute] = notebook.cells
+        self._problems += [Problem("partly", path, fault.line, fault.message) for fault in notebook.faults]
+        if notebook.language is not None:
+            self._problems.append(Problem("foreign", path, None, f"skipped: this notebook is written in {notebook.language}"))
+        return notebook.text
 
     def _again(self, path: str, known: int) -> str:
         """The text of a file whose facts are known already."""

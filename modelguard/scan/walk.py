@@ -12,6 +12,7 @@ from collections.abc import Container, Sequence
 
 from modelguard.observation import Kind, Root
 from modelguard.scan.attributes import Attributes
+from modelguard.scan.bindings import used_as_tensors
 from modelguard.scan.candidates import registering
 from modelguard.scan.facts import FunctionFacts, FunctionNode
 from modelguard.scan.invocations import Invocations, calls_back
@@ -115,6 +116,7 @@ class World:
         """Functions (by their place) that were seen to write, or to hand out state."""
         self._returned: dict[tuple[str, int, int], Value] = {}
         self._dressed: set[int] = set()
+        self._used: dict[tuple[str, int, int], frozenset[str]] = {}
 
     def next_file(self) -> None:
         """Forget what earlier regions showed of shared helpers: what is found in a file depends on none scanned before it.
@@ -172,6 +174,13 @@ class World:
             self._decorated[key] = Value(Kind.FUNCTION, objects=(function,))
             found = Walk(self, None).decorate(function, None)
             self._decorated[key] = found
+        return found
+
+    def used_as_tensors(self, function: Function) -> frozenset[str]:
+        """The parameters that a function uses as tensors."""
+        found = self._used.get(function.place)
+        if found is None:
+            found = self._used[function.place] = used_as_tensors(function.node)
         return found
 
     def known_result(self, function: Function, args: Sequence[Value], walk: Invocations) -> Value | None:

@@ -158,7 +158,7 @@ def test_calls_that_compile_again_are_told_with_their_guard(monkeypatch: pytest.
 def test_dynamic_sizes_have_obstacles_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sized(Net):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * hash(x.shape[0])
+            return x * len(str(x.shape[0]))
 
     record = observed(Sized(), (X,), monkeypatch=monkeypatch, dynamic=True)
     assert [run["one_graph"] for run in record["runs"]] == [True, False]
@@ -172,3 +172,10 @@ def test_readiness_of_a_graph() -> None:
     assert codegen_ready(plain)
     split = split_graph(traced, ["softmax"])
     assert codegen_ready(split, with_submod=True) and not codegen_ready(split)
+
+
+def test_symbolic_sizes_that_take_too_long_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = observed(Stack(), (X,), monkeypatch=monkeypatch, dynamic=True, timeout=0)
+    fixed, symbolic = record["runs"]
+    assert fixed["one_graph"] and fixed["stopped"] is None
+    assert "raise --timeout" in symbolic["stopped"] and symbolic["one_graph"] is None

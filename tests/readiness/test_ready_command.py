@@ -32,11 +32,12 @@ SCHEMA: dict[str, Any] = {
     "runs": [
         {
             "shapes": str,
-            "one_graph": bool,
-            "graphs": int,
-            "ops_of_largest": int,
-            "share_of_ops": float,
-            "share_of_modules": float,
+            "stopped": (str, type(None)),
+            "one_graph": (bool, type(None)),
+            "graphs": (int, type(None)),
+            "ops_of_largest": (int, type(None)),
+            "share_of_ops": (float, type(None)),
+            "share_of_modules": (float, type(None)),
             "max_abs_error": (float, type(None)),
         }
     ],
@@ -64,6 +65,7 @@ SCHEMA: dict[str, Any] = {
             "class": (str, type(None)),
             "modules": [str],
             "in_graph": bool,
+            "record": (str, type(None)),
             "stack": [{"path": str, "line": int, "function": str}],
         }
     ],
@@ -109,7 +111,7 @@ def run(where: str, *options: str, cwd: Path | None = None) -> subprocess.Comple
 
 def readiness(where: str, tracer: str = "dynamo") -> Readiness:
     """As `ready`, in this process."""
-    asked = {"target": where, "inputs": [], "train": False, "tracer": tracer, "dynamic": False, "split_ops": []}
+    asked = {"target": where, "inputs": [], "train": False, "tracer": tracer, "dynamic": False, "split_ops": [], "timeout": 300}
     return judged(where, observe(asked), SettingsFiles(Overrides(), None, True))
 
 
@@ -123,10 +125,9 @@ def test_a_model_with_obstacles() -> None:
     assert re.match(r"├── layers \(ModuleList\)  inlined$", tree[1])
     assert re.match(r"│   └── 0, 1 \(Noisy\)  graph-break  ", tree[2])
     assert any(re.match(r"[├└]── recurrent \(LSTM\)  recurrent  ", line) for line in tree)
-    assert (
-        len([line for line in done.stdout.splitlines() if re.search(r"ready_models\.py:\d+:\d+: error\[MG30[45]\]", line)]) == 7
-    )
+    assert len(re.findall(r"ready_models\.py:\d+:\d+: error\[MG30[45]\]", done.stdout)) == 7
     assert "help: keep the value in a tensor on the device" in done.stdout
+    assert "`modelguard explain torch-rnn` says more" in done.stdout
     assert "\nhere\n" not in done.stdout
 
 

@@ -38,6 +38,8 @@ SCHEMA: dict[str, Any] = {
         "freed": [str],
         "stale": [str],
         "host_reads": [{"operator": str, "path": str, "line": int}],
+        "captured": (int, type(None)),
+        "errors": [(float, type(None))],
     },
     "side_effects": [
         {

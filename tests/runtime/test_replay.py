@@ -220,6 +220,8 @@ def test_wrong_outputs(make: Callable[[], nn.Module], options: dict[str, Any], s
     assert result.step == (3 if options else 2)
     assert stale is None or stale in result.stale
     assert result.max_abs_error is not None and result.max_abs_error > 0
+    assert result.errors[result.step] > 0 and max(result.errors) == result.max_abs_error
+    assert not any(result.errors[: result.step])
 
 
 STALE = {
@@ -318,7 +320,24 @@ def test_the_sizes_that_come_again_are_captured() -> None:
         return x * self.longest
 
     result = compared(Made(step, longest=0), [(torch.ones(length),) for length in (3, 6, 3, 9, 3)])
-    assert (result.verdict, result.step) == (Verdict.WRONG_OUTPUT, 4)
+    assert (result.verdict, result.step, result.captured) == (Verdict.WRONG_OUTPUT, 4, 2)
+
+
+def test_the_error_of_each_step() -> None:
+    def counted(self: Any, x: Any) -> Any:
+        self.n += 1
+        return torch.full_like(x, float(self.n) if self.n != 5 else float("nan"))
+
+    result = compared(Made(counted, n=0))
+    assert (result.captured, result.errors) == (1, (0.0, 0.0, 1.0, 2.0, float("inf"), 4.0))
+
+
+def test_a_capture_that_fails_has_no_further_errors() -> None:
+    def halves(self: Any, x: Any) -> Any:
+        return x[x > 2].sum()
+
+    result = compared(Made(halves), [(ramp(4, start=float(start)),) for start in (0, 0, 1, 0)])
+    assert (result.verdict, result.step, result.captured, result.errors) == (Verdict.SHAPE_CHANGES, 2, 1, (0.0, 0.0))
 
 
 def test_a_branch_by_tensor_is_refused_and_recorded_like_the_code_around_it() -> None:
@@ -608,7 +627,8 @@ def test_same(make: Callable[[], nn.Module], calls: Any, options: dict[str, Any]
     torch.manual_seed(0)
     result = compared(make(), calls, **options)
     assert (result.verdict, result.where, result.host_reads) == (Verdict.SAME, (), ())
-    assert result == Replay(Verdict.SAME, "tape")
+    assert result == Replay(Verdict.SAME, "tape", captured=result.captured, errors=(0.0,) * len(result.errors))
+    assert result.captured is not None and len(result.errors) > result.captured + 1
 
 
 def test_a_wrong_field_of_a_dataclass_is_told() -> None:
