@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
+from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException
 from torch.fx import GraphModule
 
+from modelguard import own_code
 from modelguard.codegen.emit import generate_execution_code
+from modelguard.codegen.errors import TraceError
 from modelguard.codegen.execute import compile_execution_fn
 from modelguard.codegen.split import SplittingOp, split_graph
-from modelguard.codegen.trace import forget, own_copy, untraceable
+from modelguard.codegen.trace import own_copy, untraceable
 from modelguard.errors import ModelguardError
 
 
@@ -44,20 +47,6 @@ def generate(graph: GraphModule, splitting_ops: Sequence[SplittingOp] = ()) -> G
     return Generated(split_gm, code, submod_names, consts, fn)
 
 
-_MOST_SHAPES = 2048
-"""Graphs that a model may have; Dynamo's own limit is for models that are traced again by mistake."""
-
-
-def _generated(
-    owner: weakref.ref[Piecewise], splitting_ops: Sequence[SplittingOp], graph: GraphModule, example_inputs: list[Any]
-) -> Callable[..., Any]:
-    made = generate(graph, splitting_ops)
-    piecewise = owner()
-    if piecewise is not None:
-        piecewise.generated.append(made)
-    return made.fn
-
-
 class Piecewise:
     """A model that runs as generated code: traced by Dynamo whole when it is called, as serving engines do, and cut at operators.
 
@@ -70,20 +59,30 @@ class Piecewise:
         """`dynamic` is `torch.compile`'s: whether to trace for all shapes at once."""
         self.generated: list[Generated] = []
         """What was generated so far, a graph each."""
+        self._splitting_ops = splitting_ops
         function, bound = own_copy(model)
-        # Dynamo keeps every backend that it was given, and what that holds.
-        backend = functools.partial(_generated, weakref.ref(self), splitting_ops)
-        # The limit is a parameter that torch's own types lack.
+        # Dynamo keeps the backend for good, and what it compiled until it is told to forget it.
+        backend: Any = weakref.WeakMethod(self._backend)
         compile: Any = torch.compile
-        compiled = compile(function, fullgraph=True, dynamic=dynamic, backend=backend, recompile_limit=_MOST_SHAPES)
+        compiled = compile(
+            function,
+            fullgraph=True,
+            dynamic=dynamic,
+            backend=lambda *traced: backend()(*traced),
+            recompile_limit=sys.maxsize,
+        )
         self._run = functools.partial(compiled, *bound)
-        weakref.finalize(self, forget, function.__code__).atexit = False
+        weakref.finalize(self, own_code.forget, function.__code__).atexit = False
+
+    def _backend(self, graph: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        self.generated.append(generate(graph, self._splitting_ops))
+        return self.generated[-1].fn
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model.
 
         Raises:
-            TraceError: it cannot be traced whole.
+            TraceError: it cannot be traced whole, or was for as many different arguments as Dynamo keeps graphs for.
             SplitError: its graph cannot be cut.
             CodegenError: no code can be generated for it.
         """
@@ -93,5 +92,10 @@ class Piecewise:
             if isinstance(error.inner_exception, ModelguardError):
                 raise error.inner_exception from None
             raise untraceable("dynamo", error) from error
+        except FailOnRecompileLimitHit as error:
+            raise TraceError(
+                f"the model was traced {len(self.generated)} times, for other arguments each, and Dynamo keeps no more of them; "
+                "trace it for all sizes at once (`dynamic=True`), or raise torch._dynamo.config.accumulated_recompile_limit"
+            ) from error
         except TorchDynamoException as error:
             raise untraceable("dynamo", error) from error

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import inspect
 import operator
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, Literal, get_args
 
 import torch
-import torch._dynamo
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from modelguard import own_code
 from modelguard.codegen.errors import TraceError
-from modelguard.codegen.graphs import has_hooks
+from modelguard.codegen.graphs import runs_forward
 
 Tracer = Literal["dynamo", "export", "fx", "make_fx"]
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 TRACERS: tuple[str, ...] = get_args(Tracer)
 
 
@@ -159,38 +157,26 @@ def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     try:
         torch.compile(function, fullgraph=True, dynamic=False, backend=backend)(*bound, *args, **kwargs)
     except _Captured:
-        # Dynamo keeps every backend that it was given, and what that holds.
+        # Dynamo keeps the backend for good, and so whatever is left in its list.
         return captured.pop()
     finally:
-        forget(function.__code__)
+        own_code.forget(function.__code__)
     raise TraceError("the model computes nothing with tensors, so it has no graph")
 
 
-def forget(code: CodeType) -> None:
-    """Have Dynamo drop what it compiled for a code object, and with it what that holds of the model."""
-    reset = getattr(torch._dynamo.eval_frame, "reset_code", None)
-    if reset is not None:
-        reset(code)
-
-
-def own_copy(model: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def own_copy(model: Callable[..., Any]) -> tuple[FunctionType, tuple[Any, ...]]:
     """A function that does what `model` does, and what to call it with first.
 
-    Dynamo keeps what it compiled with the code object, up to a limit: one of our own finds nothing there. It is kept until
-    `forget` is called for it.
+    Dynamo finds nothing with its code object, and keeps there what it compiles, model and all, until `own_code.forget`.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
-    called = model.forward if isinstance(model, torch.nn.Module) and not has_hooks(model) else model
+    called = model.forward if isinstance(model, torch.nn.Module) and runs_forward(model) else model
     bound = (called.__self__,) if isinstance(called, MethodType) else ()
     function = called.__func__ if isinstance(called, MethodType) else called
-    # Functions of torch's own, among them those around a decorated one, Dynamo traces through a frame that all of them share.
-    if not isinstance(function, FunctionType) or function.__code__.co_filename.startswith(_TORCH):
+    if not isinstance(function, FunctionType):
+        assert isinstance(call, FunctionType)
         function, bound = call, ()
-    copy = FunctionType(
-        function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy, bound
+    return own_code.copied(function), bound

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from modelguard.own_code import forget, with_code
 from modelguard.runtime import dynamo
 from modelguard.runtime.bytecode_hook import bytecode_hook
 from modelguard.runtime.decompile import decompiled
@@ -29,7 +30,7 @@ from modelguard.runtime.errors import (
     RecompileError,
     StateWriteError,
 )
-from modelguard.runtime.forward import Forward, forward_of, refuse_hooks, with_code
+from modelguard.runtime.forward import Forward, forward_of, refuse_hooks
 from modelguard.runtime.side_effects import SideEffect, side_effects
 
 
@@ -191,10 +192,10 @@ class CompiledForward:
         try:
             result = run(*args, **kwargs)
         except BaseException:
-            dynamo.forget(function.__code__)
+            forget(function.__code__)
             raise
         self._ready = _Ready(run)
-        weakref.finalize(self._ready, dynamo.forget, function.__code__).atexit = False
+        weakref.finalize(self._ready, forget, function.__code__).atexit = False
         return result
 
     def _once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -219,7 +220,7 @@ class CompiledForward:
             if taken.bytecode is not None:
                 self._taken = taken
             if self._takes_bytecode or not is_kept:
-                dynamo.forget(function.__code__)
+                forget(function.__code__)
             if self._dump is not None and taken.bytecode is not None:
                 dump(self._dump, self._name, taken.bytecode)
         if taken.bytecode is None:
@@ -238,7 +239,7 @@ class CompiledForward:
             run = partial(_guarded, _bound(compiled, self._forward), function, self._forward.receiver, self._name)
         ready = _Ready(run)
         if not self._takes_bytecode:
-            weakref.finalize(ready, dynamo.forget, function.__code__).atexit = False
+            weakref.finalize(ready, forget, function.__code__).atexit = False
         self._ready = ready
         return True
 

@@ -1,4 +1,4 @@
-"""The one place that knows torch's internals: everything under `torch._dynamo`, and every underscored name of torch.
+"""The one place of the runtime that knows torch's internals: what is under `torch._dynamo`, and underscored names of torch.
 
 What a version of torch may lack is looked up by name, and `None` is answered where it is not there.
 """
@@ -24,7 +24,6 @@ import torch._dynamo.convert_frame
 import torch._dynamo.eval_frame
 import torch._dynamo.exc
 import torch._dynamo.symbolic_convert
-import torch._dynamo.trace_rules
 from torch import nn
 
 
@@ -115,21 +114,9 @@ def reset() -> None:
     torch._dynamo.reset()
 
 
-def is_wrapped(function: FunctionType) -> bool:
-    """Whether Dynamo would trace a function through a frame of its own, which all such functions share."""
-    return bool(_config.wrap_top_frame) or bool(torch._dynamo.trace_rules.check(function))
-
-
 def is_cached(code: CodeType) -> bool:
     """Whether Dynamo keeps compiled code for a code object."""
     return bool(_cache_entries(code))
-
-
-def forget(code: CodeType) -> None:
-    """Have Dynamo drop what it compiled for a code object. It never does by itself: two of its tables keep each other alive."""
-    reset = getattr(torch._dynamo.eval_frame, "reset_code", None)
-    if reset is not None:
-        reset(code)
 
 
 def failed_guards(code: CodeType, arguments: Mapping[str, object]) -> list[str]:
