@@ -23,13 +23,13 @@ from modelguard.runtime.decompile import decompiled
 from modelguard.runtime.dump import dump
 from modelguard.runtime.errors import (
     CompilationModeError,
-    ModuleError,
     NothingCompiledError,
     OptionError,
     RecompileError,
     StateWriteError,
 )
 from modelguard.runtime.forward import Forward, forward_of, refuse_hooks, with_code
+from modelguard.runtime.given import a_module
 from modelguard.runtime.side_effects import SideEffect, side_effects
 
 
@@ -97,13 +97,7 @@ class CompiledForward:
                 "Compilation mode cannot be NO_COMPILATION: a wrapper would have nothing to run. "
                 "Call the module itself, or choose 'stock' or 'once'; `can_wrap(mode)` tells beforehand."
             )
-        if not isinstance(module, nn.Module):
-            what = (
-                f"the class {module.__name__}; make an instance"
-                if isinstance(module, type)
-                else f"of type {type(module).__name__}"
-            )
-            raise ModuleError(f"only an instance of torch.nn.Module can be wrapped; this is {what}")
+        a_module(module, "wrapped")
         self._mode = _mode(mode)
         self._options = dict(options or {})
         if self._mode is CompilationMode.ONCE:
