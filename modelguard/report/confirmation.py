@@ -21,7 +21,7 @@ _DEVICES = {"tape": "tape, without CUDA", "cuda": "CUDA graph"}
 _NOT_REPLAYED = {
     "warm-up": "warm-up",
     "captured": "captured",
-    "eager": "eager, since their sizes come once",
+    "eager": "eager, as their sizes do not come again",
 }
 _MOST = 6
 

@@ -303,13 +303,16 @@ def _guarded(
     run: Callable[..., Any], function: FunctionType, receiver: tuple[object, ...], name: str, /, *args: Any, **kwargs: Any
 ) -> Any:
     try:
-        return run(*args, **kwargs)
+        with dynamo.quiet_limits():
+            return run(*args, **kwargs)
     except dynamo.RecompileLimitHit as error:
         named = inspect.signature(function).bind(*receiver, *args, **kwargs).arguments
         reasons = "".join(f"\n  {reason}" for reason in dynamo.failed_guards(function.__code__, named))
         raise RecompileError(
             f"{name} was compiled once, and that does not hold for these arguments{':' if reasons else ''}{reasons}\n"
-            "Compile with arguments whose sizes are marked dynamic, or use mode 'stock', which compiles again"
+            "A size that is marked dynamic is free but for what forward branches on, and but for 0 and 1, which are cases of "
+            "their own. Wrap the module once more for these arguments, mark a size that may be 0 or 1 with `mark_unbacked`, "
+            "or use mode 'stock', which compiles again"
         ) from error
 
 

@@ -46,9 +46,10 @@ def watch(model: nn.Module, action: Literal["raise", "warn"] = "raise") -> Itera
 
 
 def _warn(effect: SideEffect) -> None:
-    message = f"compiled code writes state: {effect}"
     if effect.stack:
-        # Dynamo's frames lie between here and the write: the warning is about the line that it names.
-        warnings.warn_explicit(message, StateWriteWarning, effect.stack[-1].path, effect.stack[-1].line)
+        # Dynamo's frames lie between here and the write, whose place is that of the warning.
+        place = effect.stack[-1]
+        message = f"compiled code writes state: {effect.path} is {effect.operation} in {place.function}"
+        warnings.warn_explicit(message, StateWriteWarning, place.path, place.line)
     else:
-        warnings.warn(message, StateWriteWarning, stacklevel=2)
+        warnings.warn(f"compiled code writes state: {effect}", StateWriteWarning, stacklevel=2)
