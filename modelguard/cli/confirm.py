@@ -35,6 +35,7 @@ CLEAN, FOUND = 0, 1
     metavar="NAME=DTYPE[SIZES]",
     help="A random input, as x=float32[2,16], in place of TARGET's.",
 )
+@click.option("--same-inputs", is_flag=True, help="Give each step the values of TARGET's only call.  [default: vary them]")
 @click.option("--timeout", type=click.IntRange(min=1), default=300, show_default=True, metavar="SECONDS", help="For all of it.")
 @click.option(
     "--memory-limit", type=click.IntRange(min=512), default=16384, show_default=True, metavar="MIB", help="For its process."
@@ -51,6 +52,7 @@ def command(
     train: bool | None,
     device: str | None,
     inputs: tuple[str, ...],
+    same_inputs: bool,
     timeout: int,
     memory_limit: int,
     config: str | None,
@@ -79,7 +81,7 @@ def command(
         ) from None
     written = outputs.planned(output_format, output_file, also, [target.rpartition(":")[0]])
     settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
-    request = Request(target, steps, train, device, inputs, Limits(timeout, memory_limit))
+    request = Request(target, steps, train, device, inputs, Limits(timeout, memory_limit), not same_inputs)
     result = confirm(request, settings)
     outputs.write(written, lambda output: _rendered(result, output.format))
     return CLEAN if result.is_clean else FOUND

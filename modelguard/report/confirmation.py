@@ -18,6 +18,11 @@ VERDICTS = {
     "refused": "a device would refuse to capture this step",
 }
 DEVICES = {"tape": "tape, without CUDA", "cuda": "CUDA graph"}
+_NOT_REPLAYED = {
+    "warm-up": "warm-up",
+    "captured": "captured",
+    "eager": "eager, as their sizes do not come again",
+}
 _MOST = 6
 
 
@@ -39,6 +44,7 @@ def render(
 
 def _replay(target: str, replay: Mapping[str, Any]) -> Iterator[str]:
     yield f"{target}: {replay['verdict']}: {VERDICTS[replay['verdict']]} ({DEVICES[replay['device']]})"
+    yield f"  {_made(replay['steps'])}"
     if replay["step"] is not None:
         yield f"  from step {replay['step']}: {_listed(replay['where'])}{_amount(replay)}"
     if replay["stale"]:
@@ -53,8 +59,14 @@ def _replay(target: str, replay: Mapping[str, Any]) -> Iterator[str]:
 def _amount(replay: Mapping[str, Any]) -> str:
     if replay["verdict"] != "wrong-output":
         return ""
-    error = replay["max_abs_error"]
-    return ", of another size or type, or no number" if error is None else f", by up to {error:.3g}"
+    return f": {replay['reason']}" if replay["reason"] else f", by up to {replay['max_abs_error']:.3g}"
+
+
+def _made(steps: Sequence[str]) -> str:
+    """How many steps were replayed, and which were not."""
+    others = ((told, [step for step, made in enumerate(steps) if made == kind]) for kind, told in _NOT_REPLAYED.items())
+    listed = ", ".join(f"{told}: {_listed([str(step) for step in at])}" for told, at in others if at)
+    return f"{steps.count('replayed')} of {text.plural(len(steps), 'step')} replayed ({listed})"
 
 
 def _side_effects(side_effects: Sequence[Mapping[str, Any]], dynamo_stopped: str | None) -> Iterator[str]:

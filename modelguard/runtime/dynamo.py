@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 import operator
+import re
 import sys
 import threading
 import warnings
@@ -173,8 +174,24 @@ class Refusal:
 _REFUSALS = (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.UserError)
 _BREAK_LOGS = ("torch._dynamo.symbolic_convert.__graph_breaks", "torch._dynamo.convert_frame.__graph_breaks")
 _RECOMPILE_LOG = "torch._dynamo.guards.__recompiles"
+_LIMIT_LOG = "torch._dynamo.convert_frame"
+_LIMIT_HIT = "torch._dynamo hit config."
+"""How the log's message starts on code that is compiled no more."""
+
+_FAKE_CALL = re.compile(r"got (\w+)\((['\"])(.*)\2\)\s*$", re.MULTILINE)
+"""What an operator raised for tensors without values, in Dynamo's explanation."""
+
 _MODULES = "_modelguard_modules"
 _TRANSLATOR: Any = getattr(torch._dynamo.symbolic_convert, "InstructionTranslatorBase", ())
+
+
+def cause(error: BaseException) -> str:
+    """Why a call of something compiled failed, in a line: what an operator raised, where Dynamo wraps that in an explanation."""
+    text = str(error).strip()
+    raised = _FAKE_CALL.search(text) if isinstance(error, _REFUSALS) else None
+    if raised is not None:
+        return f"{raised[1]}: {raised[3]}"
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 
 def refusal(error: BaseException) -> Refusal | None:
@@ -252,6 +269,34 @@ def recompilations() -> Iterator[list[str]]:
             yield found
         finally:
             enabled.artifact_names.intersection_update(before)
+
+
+def quiet() -> AbstractContextManager[None]:
+    """Keep what is logged of compilations in this thread from everybody: what failed is in the exception as well."""
+    loggers = [each for name, each in logging.root.manager.loggerDict.items() if name.startswith(("torch._dynamo", "torch._sub"))]
+    return _muted([each for each in loggers if isinstance(each, logging.Logger)], "")
+
+
+def quiet_limits() -> AbstractContextManager[None]:
+    """The same for what is logged where a limit on recompilations is met."""
+    return _muted([logging.getLogger(_LIMIT_LOG)], _LIMIT_HIT)
+
+
+@contextmanager
+def _muted(loggers: Sequence[logging.Logger], start: str) -> Iterator[None]:
+    """Without the messages of this thread that start like this. A filter holds for its logger, and not for those below."""
+    thread = threading.get_ident()
+
+    def passes(record: logging.LogRecord) -> bool:
+        return record.thread != thread or not str(record.msg).startswith(start)
+
+    for logger in loggers:
+        logger.addFilter(passes)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(passes)
 
 
 @contextmanager
