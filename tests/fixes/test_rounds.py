@@ -108,8 +108,9 @@ def scan(texts: Mapping[str, bytes]) -> ScanReport:
 
 
 def serious(report: ScanReport) -> set[str | None]:
-    """What has a finding; by which rule may change with what is known of a type."""
-    return {finding.attribute for finding in report.findings if finding.severity.at_least(Severity.WARNING)}
+    """What state has a finding; by which rule may change with what is known of a type."""
+    of_state = (finding for finding in report.findings if finding.attribute is not None)
+    return {finding.attribute for finding in of_state if finding.severity.at_least(Severity.WARNING)}
 
 
 def others(source: bytes) -> list[str]:
