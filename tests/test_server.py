@@ -76,6 +76,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
         client.kill()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One client for all that must leave no trace in a server."""
+    client = Client(tmp_path_factory.mktemp("shared"))
+    yield client
+    try:
+        assert client.leave() == 0
+        assert client.errors() == ""
+    finally:
+        client.kill()
+
+
 def codes(found: list[dict[str, Any]]) -> list[str]:
     return [each["code"] for each in found if each["severity"] < 3]
 
@@ -385,29 +397,29 @@ def test_a_text_declares_no_encoding_to_an_editor(start: Start, tmp_path: Path) 
         "file:///a%0Ab/%F0%9F%92%A5.py",
     ],
 )
-def test_documents_without_a_file(start: Start, uri: str) -> None:
-    client = start()
-    client.open(uri, NORM)
-    assert codes(client.published(uri, 1)) == ["MG101"]
-    client.change(uri, CLEAN, 2)
-    assert codes(client.published(uri, 2)) == []
-    assert client.leave() == 0
+def test_documents_without_a_file(shared: Client, uri: str) -> None:
+    shared.open(uri, NORM)
+    assert codes(shared.published(uri, 1)) == ["MG101"]
+    shared.change(uri, CLEAN, 2)
+    assert codes(shared.published(uri, 2)) == []
+    shared.close(uri)
 
 
 @pytest.mark.parametrize(
     "uri",
     ["git:/norm.py?x", "vscode-notebook-cell:/n.ipynb#1", "output:1", "", "file://", "file:///", "file:///%00.py", "norm.py"],
 )
-def test_documents_that_are_not_looked_at(start: Start, tmp_path: Path, uri: str) -> None:
-    client, other = start(), write(tmp_path / "norm.py", NORM)
-    client.open(uri, NORM)
-    client.change(uri, CLEAN, 2)
-    client.save(uri)
-    client.close(uri)
-    client.open(other, NORM)
-    message = client.next(lambda message: message.get("method") == "textDocument/publishDiagnostics")
-    assert message["params"]["uri"] == other
-    assert client.ask("textDocument/hover", {"textDocument": {"uri": uri}, "position": at(0, 0)}) is None
+def test_documents_that_are_not_looked_at(shared: Client, tmp_path: Path, uri: str) -> None:
+    other = write(tmp_path / "norm.py", NORM)
+    shared.open(uri, NORM)
+    shared.change(uri, CLEAN, 2)
+    shared.save(uri)
+    shared.close(uri)
+    shared.open(other, NORM)
+    assert codes(shared.published(other)) == ["MG101"]
+    assert not shared.has(lambda message: (message.get("params") or {}).get("uri") == uri)
+    assert shared.ask("textDocument/hover", {"textDocument": {"uri": uri}, "position": at(0, 0)}) is None
+    shared.close(other)
 
 
 def framed(body: bytes) -> bytes:
@@ -434,14 +446,13 @@ def framed(body: bytes) -> bytes:
         pytest.param(framed(b'{"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 98}}'), id="cancels nothing"),
     ],
 )
-def test_nonsense_is_passed_over(start: Start, tmp_path: Path, nonsense: bytes) -> None:
-    client, uri = start(), write(tmp_path / "norm.py", NORM)
-    client.open(uri, NORM)
-    client.send_bytes(nonsense)
-    client.change(uri, CLEAN, 2)
-    assert codes(client.published(uri, 2)) == []
-    assert client.leave() == 0
-    assert client.errors() == ""
+def test_nonsense_is_passed_over(shared: Client, tmp_path: Path, nonsense: bytes) -> None:
+    uri = write(tmp_path / "norm.py", NORM)
+    shared.open(uri, NORM)
+    shared.send_bytes(nonsense)
+    shared.change(uri, CLEAN, 2)
+    assert codes(shared.published(uri, 2)) == []
+    shared.close(uri)
 
 
 @pytest.mark.parametrize(
@@ -453,10 +464,8 @@ def test_nonsense_is_passed_over(start: Start, tmp_path: Path, nonsense: bytes) 
         ("no/such/method", {}),
     ],
 )
-def test_a_request_that_makes_no_sense_gets_an_error(start: Start, method: str, params: Any) -> None:
-    client = start()
-    assert client.ask(method, params)["error"]["code"] < 0
-    assert client.leave() == 0
+def test_a_request_that_makes_no_sense_gets_an_error(shared: Client, method: str, params: Any) -> None:
+    assert shared.ask(method, params)["error"]["code"] < 0
 
 
 def test_places_outside_of_the_text(start: Start, tmp_path: Path) -> None:
