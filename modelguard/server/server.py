@@ -93,8 +93,7 @@ class Server(LanguageServer):
 
     def report_server_error(self, error: Exception, source: type[Exception]) -> None:
         """Tell of a message that could not be dealt with. One that asks for an answer has got an error for it."""
-        what = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
-        self._say(f"a message could not be dealt with, and was passed over: {what}")
+        self._say(f"a message could not be dealt with, and was passed over: {_in_words(error)}")
 
     # What the client tells.
 
@@ -183,14 +182,13 @@ class Server(LanguageServer):
         loop = asyncio.get_running_loop()
         try:
             checked = await loop.run_in_executor(self._thread, self._checks.check, request, stop)
+            if self._documents.get(uri) is document and document.text == request.text:
+                self._take(document, job, checked)
         except Stopped:
             self._schedule.add(uri, alone=job.alone, spreads=job.spreads, delay=_PATIENCE)
-            return
         except Exception as error:
-            self.report_server_error(error, type(error))
-            return
-        if self._documents.get(uri) is document and document.text == request.text:
-            self._take(document, job, checked)
+            # One document must not end the checks of the others.
+            self._say(f"{document.path}: internal error, so that this file was not checked: {_in_words(error)}")
         self._thread.submit(self._checks.tidy, not job.alone)
 
     def _take(self, document: Document, job: Job, checked: Checked) -> None:
@@ -233,3 +231,7 @@ class Server(LanguageServer):
     @property
     def _encoding(self) -> types.PositionEncodingKind:
         return types.PositionEncodingKind(self.server_capabilities.position_encoding or types.PositionEncodingKind.Utf16)
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
