@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -58,14 +59,48 @@ class Evidence(enum.Enum):
     REPLAY = "replay"
 
 
+class Cell(NamedTuple):
+    """A code cell of a notebook: its number among all cells, from 1, and how many lines of code come `before` it."""
+
+    number: int
+    before: int
+
+
+def cell_at(cells: Sequence[Cell], line: int) -> Cell | None:
+    """Which of the `cells` of a notebook, in order, a line of its code lies in."""
+    return next((cell for cell in reversed(cells) if cell.before < line), None)
+
+
+def _line_in(cell: Cell | None, line: int) -> int:
+    return line - cell.before if cell is not None else line
+
+
+def _named(cell: Cell | None) -> str:
+    return f"cell {cell.number}:" if cell is not None else ""
+
+
 class Location(NamedTuple):
-    """A span of source text: 1-based lines, 1-based columns counted in characters; the end column is exclusive."""
+    """A span of source text: 1-based lines, 1-based columns counted in characters; the end column is exclusive.
+
+    In a notebook, lines are counted through the code of all cells.
+    """
 
     path: str
     line: int
     column: int
     end_line: int
     end_column: int
+    cell: Cell | None = None
+
+    @property
+    def line_in_cell(self) -> int:
+        """The line as a person counts it: in a notebook from the beginning of the cell."""
+        return _line_in(self.cell, self.line)
+
+    @property
+    def place(self) -> str:
+        """Line and column, in a notebook behind the cell: `cell 3:4:9`."""
+        return f"{_named(self.cell)}{self.line_in_cell}:{self.column}"
 
 
 class Frame(NamedTuple):
@@ -74,6 +109,48 @@ class Frame(NamedTuple):
     function: str
     path: str
     line: int
+    cell: Cell | None = None
+
+    @property
+    def line_in_cell(self) -> int:
+        """The line, in a notebook from the beginning of the cell."""
+        return _line_in(self.cell, self.line)
+
+    @property
+    def place(self) -> str:
+        """The line, in a notebook behind the cell: `cell 3:4`."""
+        return f"{_named(self.cell)}{self.line_in_cell}"
+
+
+class Applicability(enum.Enum):
+    """Whether a fix can be applied unseen."""
+
+    SAFE = "safe"
+    """What the code computes and keeps stays the same, in eager mode, for all that the file itself does with it."""
+    UNSAFE = "unsafe"
+    """It may change: a person has to look at it."""
+
+
+class Edit(NamedTuple):
+    """Text that takes the place of a span, counted as in a `Location`; an empty span is where it is put in.
+
+    Line ends in `content` are `\\n`; they become those of the file.
+    """
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to change in the file of a finding so that the finding goes: `message` says it, and of an unsafe one also the risk."""
+
+    message: str
+    applicability: Applicability
+    edits: tuple[Edit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +177,8 @@ class Finding:
     evidence: tuple[Evidence, ...] = (Evidence.STATIC,)
     help: str | None = None
     help_url: str | None = None
+    fix: Fix | None = None
+    """Set by whoever found it, where that is known at once; else worked out by `modelguard.fixes` when somebody asks."""
 
     @property
     def fingerprint(self) -> str:

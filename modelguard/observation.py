@@ -1,4 +1,7 @@
-"""What the static pass saw: one `StateWrite` per statement that changes state, before any rule judged it."""
+"""What the static pass saw, before any rule judged it.
+
+One `StateWrite` for each statement that changes state, one `Obstacle` for each that no capture can hold.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,19 @@ class Kind:
     """A defaultdict: reading a missing key writes."""
     UNKNOWN = 1 << 17
 
+    SIZE = 1 << 18
+    """A number, or a shape, that measures a tensor computed from the inputs."""
+    READ = 1 << 19
+    """Something in Python that was read from a tensor's data."""
+    ARRAY = 1 << 20
+    """Something of NumPy's."""
+    MASK = 1 << 21
+    """A tensor of truth values."""
+    ON_CPU = 1 << 22
+    """A tensor that is made in host memory, whatever device the model is on."""
+
+    MARKS = SIZE | READ | ARRAY | MASK | ON_CPU
+    """What is known of a value besides its type: these bits stand beside others, never alone."""
     ANY_TENSOR = BUFFER | PARAMETER | TENSOR
     CONTAINER = DICT | LIST | SET | DEQUE | GROWING_DICT
     PYTHON = NUMBER | BOOL | STRING | NONE | TUPLE
@@ -77,6 +93,46 @@ class Operation(enum.Enum):
     """A memoised function's result is taken: the cache, not the graph, owns it."""
     CACHE_PROPERTY = "cache-property"
     """A `cached_property` is read for the first time."""
+
+
+class Hindrance(enum.Enum):
+    """What keeps code from being captured whole, or makes replay repeat the first step's answer."""
+
+    SYNC = "sync"
+    """A tensor's data is read by the host: `.item()`, `float(x)`, `torch.equal(x, y)`."""
+    BRANCH = "branch"
+    """A test asks for a tensor's data, or for a number that was read from it."""
+    DYNAMIC_SHAPE = "dynamic-shape"
+    """The size of a result depends on a tensor's data: `nonzero`, `x[mask]`."""
+    OUTPUT = "output"
+    """Something is printed, logged or warned of."""
+    CHANCE = "chance"
+    """The clock, or randomness that is not torch's, is asked."""
+    OPAQUE_CALL = "opaque-call"
+    """Something is called that no graph can hold: a disabled function, an RNN, a scripted module, `DataParallel`."""
+    COPY = "copy"
+    """Host memory is copied to the device."""
+    SIZE_BRANCH = "size-branch"
+    """A test asks for the size of an input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """An expression in a region that no capture can hold as it is.
+
+    `subject` is the source of what is read, tested or called; `verb` says how (`.item()`, `float(...)`) or what it is (`LSTM`).
+    """
+
+    hindrance: Hindrance
+    verb: str
+    subject: str
+    location: Location
+    source_line: str
+    function: str
+    class_name: str | None
+    training_only: bool = False
+    entry_points: tuple[str, ...] = ()
+    chain: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ DEFAULT_EXCLUDE = (
     ".mypy_cache",
     ".ruff_cache",
     ".pytest_cache",
+    ".ipynb_checkpoints",
     "__pycache__",
     "node_modules",
     CACHE_FOLDER,

@@ -1,4 +1,7 @@
-"""Sources that say themselves what a scan must report: `code  # <- MG101 error self.mean`, several separated by `;`."""
+"""Sources that say themselves what a scan must report: `code  # <- MG101 error self.mean`, several separated by `;`.
+
+What has no attribute is told without one: `code  # <- MG201 warning`.
+"""
 
 from __future__ import annotations
 
@@ -78,9 +81,9 @@ def read(marked: str) -> Marked:
     for number, line in enumerate(marked.split("\n"), 1):
         found = _MARK.search(line)
         for each in found[1].split(";") if found else ():
-            code, severity, attribute = each.split()
-            expected.append(Expected(number, code, severity, attribute))
-    return Marked(_MARK.sub("", marked), sorted(expected))
+            code, severity, *attribute = each.split()
+            expected.append(Expected(number, code, severity, attribute[0] if attribute else None))
+    return Marked(_MARK.sub("", marked), sorted(expected, key=_order))
 
 
 def in_net(methods: str, before: str = "", init: str = "") -> str:
@@ -96,4 +99,8 @@ def whole(source: str) -> str:
 
 def shown(findings: Iterable[Finding]) -> list[Expected]:
     """Findings as a table names them."""
-    return sorted(Expected(f.location.line, f.code, f.severity.value, f.attribute) for f in findings)
+    return sorted((Expected(f.location.line, f.code, f.severity.value, f.attribute) for f in findings), key=_order)
+
+
+def _order(expected: Expected) -> tuple[int, str, str, str]:
+    return (expected.line, expected.code, expected.severity, expected.attribute or "")

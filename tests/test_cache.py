@@ -611,3 +611,21 @@ def test_clean_follows_a_link(project: Path) -> None:
     scan_paths(["."], cache="link")
     assert CliRunner().invoke(clean, ["--cache-dir", "link"]).output == "removed link\n"
     assert not os.path.lexists("link") and not os.path.lexists("real")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_texts_in_place_of_files(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine, "_WORTH_SHARING", 0)
+    base, own = tmp_path / "base.py", tmp_path / "own.py"
+    for at in range(engine._WORTH_RECALLING):
+        (tmp_path / f"more{at}.py").write_text("x = 1\n")
+    base.write_text(f"{HEAD}{BASES[0]}\n")
+    own.write_text(f"{HEAD}from base import Base\nclass Net(Base):\n    def forward(self, x):\n        return x\n")
+    changed = {str(base): f"{HEAD}{BASES[2]}\n".encode(), str(own): own.read_bytes().replace(b"return x", b"self.mean = x")}
+    for _ in range(2):
+        assert scan_paths(["."], jobs=jobs, cache="kept").findings == ()
+        assert [each.code for each in scan_paths(["."], jobs=jobs, cache="kept", given=changed).findings] == ["MG101"]
+    for path, content in changed.items():
+        Path(path).write_bytes(content)
+    assert [each.code for each in scan_paths(["."], jobs=jobs, cache="kept").findings] == ["MG101"]

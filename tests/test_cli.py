@@ -101,7 +101,7 @@ def test_exit_status(arguments: list[str], status: int) -> None:
         pytest.param(["scan", "--exclude", "!"], ["--exclude", "'!'", "is not a pattern"], id="exclude-nothing-taken-back"),
         pytest.param(["scan", ""], ["a path is empty"], id="empty-path"),
         pytest.param(["scan", "--output-file", ""], ["--output-file", "empty"], id="empty-output-file"),
-        pytest.param(["scan", "model.py", "--output-file", "./model.py"], ["./model.py", "to scan"], id="output-over-source"),
+        pytest.param(["scan", "model.py", "--output-file", "./model.py"], ["./model.py", "to look at"], id="output-over-source"),
         pytest.param(["scan", "--fail-on", "eror"], ["--fail-on", "'error'"], id="fail-on"),
         pytest.param(["scan", "--selct", "MG1"], ["--select"], id="option"),
         pytest.param(["scan", "--quiet", "--verbose"], ["exclude each other"], id="quiet-and-verbose"),

@@ -183,7 +183,7 @@ def test_files_that_cannot_be_written_are_told(model: str, tmp_path: Path) -> No
 def test_state_that_the_code_does_not_write_is_told(model: str) -> None:
     done = run(f"{model}:counting")
     assert done.returncode == 0
-    assert re.search(r"self\.n is rebound at .*gated\.py:\d+ in forward: the code does not write it", done.stderr)
+    assert re.search(r"self\.n is rebound at .*gated\.py:\d+ in forward: generated code is not sure to do so", done.stderr)
     assert "rebound" not in run(f"{model}:build").stderr
 
 

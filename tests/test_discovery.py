@@ -315,15 +315,13 @@ def test_circles_of_links_end() -> None:
     assert (told.files, [each.severity for each in told.diagnostics]) == ((), [Severity.ERROR])
 
 
-def test_what_is_no_module_is_named_as_skipped() -> None:
-    others = ("stub.pyi", "book.ipynb", "lib/one.ipynb", "lib/two.ipynb", "lib/stub.pyi")
+def test_stubs_are_skipped_and_named_where_a_person_named_them() -> None:
+    others = ("stub.pyi", "book.ipynb", "lib/one.ipynb", "lib/stub.pyi")
     write(dict.fromkeys(others, ""), "lib/a.py", "x.py/inside.py", "script")
     told = discover(["stub.pyi", "book.ipynb", "lib", "script", "x.py"])
-    assert told.files == ("lib/a.py", "script", "x.py/inside.py")
+    assert told.files == ("book.ipynb", "lib/a.py", "lib/one.ipynb", "script", "x.py/inside.py")
     assert [(each.path, each.message.partition(":")[0], each.severity) for each in told.diagnostics] == [
-        ("lib", "2 notebooks were skipped", Severity.WARNING),
         ("stub.pyi", "skipped", Severity.WARNING),
-        ("book.ipynb", "skipped", Severity.WARNING),
     ]
 
 

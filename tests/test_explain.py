@@ -48,9 +48,9 @@ def test_an_unknown_rule_is_a_usage_error(spelling: str, words: list[str], capsy
     assert [word for word in words if word not in err] == []
 
 
-def test_explain_wants_a_rule(capsys: Captured) -> None:
+def test_explain_wants_a_rule_or_a_message(capsys: Captured) -> None:
     assert main(["explain"]) == 2
-    assert "Missing argument 'CODE'" in capsys.readouterr().err
+    assert "Missing argument 'CODE|MESSAGE" in capsys.readouterr().err
 
 
 def test_rules_prints_a_line_for_each_rule(capsys: Captured) -> None:

@@ -169,7 +169,7 @@ def test_the_job_installs_what_it_is_told(tmp_path: Path) -> None:
 def test_the_pre_commit_hooks(id: str, arguments: Sequence[str]) -> None:
     (hook,) = [hook for hook in HOOKS if hook["id"] == id]
     assert hook["entry"].split() == ["modelguard", *arguments]
-    assert (hook["language"], hook["types_or"], hook["require_serial"]) == ("python", ["python"], True)
+    assert (hook["language"], hook["types_or"], hook["require_serial"]) == ("python", ["python", "pyi", "jupyter"], True)
     assert hook.get("pass_filenames", True) == (id == "modelguard")
 
 

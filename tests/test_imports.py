@@ -80,7 +80,14 @@ def test_an_exclude_pattern_imports_the_matcher(clean_file: str) -> None:
 def test_a_scan_with_findings_never_imports_torch() -> None:
     status, modules = imported("scan", str(EXAMPLES))
     assert status == 1
-    assert modules & {"torch", "rich"} == set()
+    assert modules & {"torch", "rich", "libcst", "modelguard.catalog"} == set()
+
+
+def test_the_error_catalogue_is_read_without_torch() -> None:
+    status, modules = imported("explain", "RuntimeError: call_module is not allowed for codegen target submod_3.")
+    assert status == 0
+    assert "modelguard.catalog.lookup" in modules
+    assert modules & {"torch", "libcst", "rich", "modelguard.scan.engine"} == set()
 
 
 @pytest.mark.parametrize(

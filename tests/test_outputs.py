@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -49,6 +52,39 @@ def test_with_an_output_file_nothing_is_printed(capsys: pytest.CaptureFixture[st
     assert Path("annotations.txt").read_text().startswith("::error file=model.py")
 
 
+def test_a_file_is_replaced_where_it_is(here: Path) -> None:
+    (here / "real").mkdir()
+    real = here / "real" / "report.txt"
+    real.write_text("before")
+    real.chmod(0o640)
+    Path("report.txt").symlink_to(real)
+    with real.open() as reader:
+        assert scan("--output-format", "concise", "--output-file", "report.txt") == 1
+        # Who reads it meanwhile sees the old one, whole.
+        assert reader.read() == "before"
+    assert Path("report.txt").is_symlink() and real.read_text().startswith("model.py:6:9: MG104 ")
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in here.iterdir()) == ["model.py", "real", "report.txt"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_written_into() -> None:
+    os.mkfifo("pipe")
+    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        assert scan("--output-format", "concise", "--output-file", "pipe") == 1
+        assert reader.communicate()[0].startswith("model.py:6:9: MG104 ")
+    assert Path("pipe").is_fifo()
+
+
+def test_a_file_that_nothing_can_take_the_place_of_is_written_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*paths: object) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(os, "replace", busy)
+    assert scan("--output-format", "concise", "--output-file", "report.txt") == 1
+    assert Path("report.txt").read_text().startswith("model.py:6:9: MG104 ")
+
+
 def test_statistics_take_the_place_of_what_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert scan("--statistics", "--output", "text=report.txt") == 1
     assert "notes included" in capsys.readouterr().out
@@ -73,7 +109,7 @@ def test_every_format_can_be_printed(name: str, capsys: pytest.CaptureFixture[st
         pytest.param(["--output", "report.xml"], "unknown format 'report.xml'; there are text, ", id="no-format"),
         pytest.param(["--output", "sarif"], "'sarif' names no file; write sarif=FILE", id="no-file"),
         pytest.param(["--output", "sarif="], "names no file", id="empty-file"),
-        pytest.param(["--output", "sarif=model.py"], "is one of the files to scan", id="over-a-source"),
+        pytest.param(["--output", "sarif=model.py"], "is one of the files to look at", id="over-a-source"),
         pytest.param(["--output", "sarif=x", "--output", "junit=./x"], "is named for another format too", id="twice"),
         pytest.param(["--output-file", "x", "--output", "junit=x"], "is named for another format too", id="output-file"),
         pytest.param(["--output", "sarif=no/where"], "--output: cannot write no/where", id="no-folder"),
@@ -83,6 +119,14 @@ def test_every_format_can_be_printed(name: str, capsys: pytest.CaptureFixture[st
 def test_mistakes(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert scan(*arguments) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["confirm", "ready"])
+@pytest.mark.parametrize("option", [["--output-file", "./model.py"], ["--output", "html=model.py"]], ids=["file", "also"])
+def test_a_target_is_not_written_over(command: str, option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "model.py:M", *option]) == 2
+    assert "is one of the files to look at" in capsys.readouterr().err
+    assert Path("model.py").read_text() == MODEL
 
 
 def test_all_commands_with_findings_offer_the_same_formats(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -154,6 +155,14 @@ def test_files_that_are_named(hooks: Repository, models: Repository) -> None:
     """That `mean` is a buffer, only the base says, which lies in a file that is not named and not reported."""
     ran = models.pre_commit("try-repo", str(hooks.path), "modelguard", "--files", "norm.py", "clean.py", "notes.txt")
     assert findings(ran) == [("norm.py", "MG101")]
+
+
+def test_notebooks_that_are_named(hooks: Repository, models: Repository) -> None:
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": COUNTER}
+    book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (models.path / "book.ipynb").write_text(json.dumps(book))
+    ran = models.pre_commit("try-repo", str(hooks.path), "modelguard", "--files", "book.ipynb")
+    assert "book.ipynb:cell 1:10:9: error[MG104]" in ran.stdout
 
 
 def test_the_whole_repository(hooks: Repository, models: Repository) -> None:

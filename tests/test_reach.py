@@ -8,16 +8,18 @@ import reach_cases
 from marked import read, shown
 
 from modelguard.scan.engine import scan_source
+from modelguard.settings import Settings
 
 TABLES = {name.lower(): table for cases in (reach_cases, guard_cases) for name, table in vars(cases).items() if name.isupper()}
 CASES = {f"{name}-{case}": source for name, table in TABLES.items() for case, source in table.items()}
+ONLY_STATE = Settings(select=("MG1", "MG9"))
 each_case = pytest.mark.parametrize("marked", CASES.values(), ids=list(CASES))
 
 
 @each_case
 def test_reach(marked: str) -> None:
     source = read(marked)
-    report = scan_source(source.text, path="net.py")
+    report = scan_source(source.text, path="net.py", settings=ONLY_STATE)
     assert shown(report.findings) == source.expected
     assert report.diagnostics == ()
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import modelguard
-from modelguard.findings import Diagnostic, Finding, Frame, Location, ScanReport, Severity
+from modelguard.findings import Applicability, Diagnostic, Edit, Finding, Fix, Frame, Location, ScanReport, Severity
 from modelguard.report.sarif import render
 from modelguard.rules import by_code
 
@@ -121,3 +121,19 @@ def test_columns_count_characters_also_beyond_the_basic_plane(tmp_path: Path) ->
     region = run["results"][0]["locations"][0]["physicalLocation"]["region"]
     assert run["columnKind"] == "unicodeCodePoints"
     assert line[region["startColumn"] - 1 : region["endColumn"] - 1].startswith("self.n")
+
+
+def test_fixes_hold_their_edits() -> None:
+    edit = Edit(12, 9, 12, 18, "self.mean.copy_(mean)\n")
+    (result,) = run_of(finding(fix=Fix("write it in place", Applicability.UNSAFE, (edit,))))["results"]
+    (fix,) = result["fixes"]
+    assert fix["description"]["text"] == "write it in place (unsafe)"
+    (change,) = fix["artifactChanges"]
+    assert change["artifactLocation"] == result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert change["replacements"] == [
+        {
+            "deletedRegion": {"startLine": 12, "startColumn": 9, "endLine": 12, "endColumn": 18},
+            "insertedContent": {"text": "self.mean.copy_(mean)\n"},
+        }
+    ]
+    assert "fixes" not in run_of(finding())["results"][0]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from modelguard.findings import Effect, Evidence, Finding, GuardContext, Location, Severity
+from modelguard.fixes import apply, fix_for
 from modelguard.observation import Kind, Operation, Root, StateWrite
 from modelguard.rules import RULES, by_code, find, judge, nearest, rule_names
 from modelguard.rules.base import HEADINGS, Invalid, Rule, Valid
@@ -109,7 +110,7 @@ def test_examples_are_plenty_and_distinct(rule: Rule) -> None:
 def test_identity(rule: Rule) -> None:
     module = type(rule).__module__.rpartition(".")[2]
     assert re.fullmatch(r"MG\d{3}", rule.code)
-    assert re.fullmatch(r"[a-z]+(-[a-z]+)+", rule.name)
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
     assert module == f"{rule.code.lower()}_{rule.name.replace('-', '_')}"
     assert type(rule).__name__ == "".join(part.capitalize() for part in rule.name.split("-"))
 
@@ -334,6 +335,23 @@ def test_an_in_place_write_is_replayed_and_a_rebinding_is_lost() -> None:
         if (decided := judge(seen)) is not None
     }
     assert effects == {Operation.IN_PLACE: Effect.REPLAYED, Operation.REBIND: Effect.LOST, Operation.AUGMENT: Effect.FROZEN}
+
+
+EXAMPLES = [pytest.param(rule, example, id=f"{rule.code}-{at}") for rule in RULES for at, example in enumerate(rule.INVALID)]
+
+
+@pytest.mark.parametrize(("rule", "example"), [each for each in EXAMPLES if each.values[0].evidence is Evidence.STATIC])
+def test_the_fix_of_an_example(rule: Rule, example: Invalid) -> None:
+    found = [
+        (finding, fix)
+        for finding in scanned(example.text)
+        if finding.code == rule.code and finding.location.line == example.line and (finding.attribute or "") == example.attribute
+        for fix in [fix_for(finding, example.text)]
+    ]
+    (_, fix) = found[0]
+    assert (fix.applicability if fix is not None else None) == (example.repair.applicability if example.repair else None)
+    if fix is not None:
+        assert apply(example.text, fix.edits) == example.repaired != example.text
 
 
 def test_an_unparsable_file_is_no_matter_of_writes() -> None:

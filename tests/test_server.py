@@ -100,13 +100,14 @@ def write(path: Path, text: str) -> str:
 def apply(text: str, edits: list[dict[str, Any]]) -> str:
     """The text after edits of a client that counts in UTF-16."""
     lines = [line.encode("utf-16-le") for line in text.split("\n")]
-    (edit,) = edits
+    *others, edit = sorted(edits, key=lambda edit: (edit["range"]["start"]["line"], edit["range"]["start"]["character"]))
     first, last = edit["range"]["start"], edit["range"]["end"]
     before = b"".join(line + "\n".encode("utf-16-le") for line in lines[: first["line"]])
     before += lines[first["line"]][: 2 * first["character"]]
     after = lines[last["line"]][2 * last["character"] :]
     after += b"".join("\n".encode("utf-16-le") + line for line in lines[last["line"] + 1 :])
-    return (before + edit["newText"].encode("utf-16-le") + after).decode("utf-16-le")
+    changed = (before + edit["newText"].encode("utf-16-le") + after).decode("utf-16-le")
+    return apply(changed, others) if others else changed
 
 
 def at(line: int, character: int) -> dict[str, int]:
@@ -321,7 +322,43 @@ def suppressing(client: Client, uri: str, found: dict[str, Any], **context: Any)
     context = {"diagnostics": [found], **context}
     asked = {"textDocument": {"uri": uri}, "range": found["range"], "context": context}
     actions: list[dict[str, Any]] = client.ask("textDocument/codeAction", asked)
-    return actions
+    return [action for action in actions if action["title"].startswith("Suppress")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_finding_is_fixed_by_its_action(start: Start, tmp_path: Path, end: str) -> None:
+    text = NORM.replace("        self.mean = 0.9", '        "\U0001f4a5"; self.mean = 0.9').replace('"\U0001f4a5"; ', "")
+    client, uri = start(), write(tmp_path / "norm.py", text)
+    client.open(uri, "#" + end + text.replace("\n", end))
+    (found,) = client.published(uri)
+    asked = {"textDocument": {"uri": uri}, "range": found["range"], "context": {"diagnostics": [found]}}
+    fix, suppression = client.ask("textDocument/codeAction", asked)
+    assert fix["kind"] == suppression["kind"] == "quickfix"
+    changed = apply("#\n" + text, fix["edit"]["changes"][uri]).replace("\r", "")
+    assert "self.mean.copy_(" in changed
+    client.change(uri, changed, 2)
+    assert codes(client.published(uri, 2)) == []
+
+
+def test_all_safe_fixes_are_applied_on_request(start: Start, tmp_path: Path) -> None:
+    text = "".join(line + "  # modelguard: ignore[MG104] gone\n" if "return" in line else line for line in CLEAN.splitlines(True))
+    text = text.replace("\n  # modelguard", "  # modelguard")
+    (tmp_path / "pyproject.toml").write_text("[tool.modelguard]\n")
+    client, uri = start(), write(tmp_path / "norm.py", text)
+    client.open(uri, text)
+    assert "MG902" in codes(client.published(uri))
+    # It moves along with its line.
+    client.change(uri, "#\n" + text, 2)
+    client.published(uri, 2)
+    for only in (["source.fixAll.modelguard"], ["source.fixAll"], ["source"]):
+        asked = {
+            "textDocument": {"uri": uri},
+            "range": {"start": at(0, 0), "end": at(0, 0)},
+            "context": {"diagnostics": [], "only": only},
+        }
+        (action,) = client.ask("textDocument/codeAction", asked)
+        assert action["kind"] == "source.fixAll.modelguard"
+        assert apply("#\n" + text, action["edit"]["changes"][uri]) == "#\n" + CLEAN
 
 
 def test_an_edit_says_for_which_version_it_is_where_a_client_can_tell(start: Start, tmp_path: Path) -> None:
@@ -336,7 +373,7 @@ def test_an_edit_says_for_which_version_it_is_where_a_client_can_tell(start: Sta
     assert len(suppressing(client, uri, found, only=["quickfix"])) == 1
 
 
-def test_what_cannot_be_suppressed_has_no_action(start: Start, tmp_path: Path) -> None:
+def test_what_cannot_be_suppressed_has_no_such_action(start: Start, tmp_path: Path) -> None:
     text = CLEAN.replace("return x - self.mean", "return x - self.mean  # modelguard: ignore[MG104] gone")
     client, uri = start(), write(tmp_path / "norm.py", text)
     client.open(uri, text)

@@ -9,7 +9,7 @@ from modelguard.errors import ModelguardError, SourceError
 from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
 from modelguard.report.text import plural
 from modelguard.scan.engine import SettingsFor
-from modelguard.scan.files import decode, encoding_of, read_source
+from modelguard.scan.files import decode, encode, encoding_of, read_source
 from modelguard.suppressions import add_ignores
 from modelguard.suppressions.applying import GET_NO_COMMENT
 
@@ -59,10 +59,10 @@ def _add(path: str, findings: list[Finding], reason: str) -> bool:
     result = add_ignores(text, findings, reason)
     if result == text:
         return False
-    encoding = encoding_of(source, path)
     try:
-        content = result.encode(encoding)
+        content = encode(result, source, path)
     except UnicodeEncodeError:
+        encoding = encoding_of(source, path)
         raise SourceError(path, None, f"the reason has a character that {encoding}, the encoding of this file, lacks") from None
     try:
         replace_file(path, content)

@@ -15,7 +15,7 @@ from modelguard.scan.engine import SettingsFor, failing
 from modelguard.scan.excludes import is_repository
 from modelguard.settings_table import shown
 
-_FILES = "*.py"
+_FILES, _NOTEBOOKS = "*.py", "*.ipynb"
 """What is asked about; a file of another name counts as changed as a whole. To git, data files as text would be long."""
 
 _DIFF = (
@@ -38,8 +38,11 @@ class Changes:
         self._changed: dict[str, list[tuple[int, int]]] = {}
         for top in dict.fromkeys(map(_top, paths)):
             commit = _commit(revision, top)
-            for name in _git(top, "ls-files", "-z", "--", _FILES).split(b"\0"):
+            for name in _git(top, "ls-files", "-z", "--", _FILES, _NOTEBOOKS).split(b"\0"):
                 self._changed[_file(top, name)] = []
+            # The lines of a notebook are those of its code, not of its file: it changed as a whole or not at all.
+            for name in _git(top, "diff", "--name-only", "-z", commit, "--", _NOTEBOOKS).split(b"\0"):
+                self._changed.pop(_file(top, name), None)
             for name, first, last in _hunks(_git(top, *_DIFF, commit, "--", _FILES)):
                 self._changed.setdefault(_file(top, name), []).append((first, last))
 

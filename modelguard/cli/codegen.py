@@ -79,7 +79,7 @@ def _generated(target: str, tracer: str, split_ops: tuple[str, ...]) -> Generate
     arguments = loaded.calls[0] if loaded.calls else ()
     with redirect_stdout(sys.stderr):
         for effect in _side_effects(loaded, arguments):
-            remark(f"modelguard: {effect}: the code does not write it, and has the value that was there when it was traced")
+            remark(f"modelguard: {effect}: generated code is not sure to do so; `modelguard confirm` shows what comes of it")
         graph = trace(loaded.model, arguments, loaded.kwargs, tracer=tracer).graph  # type: ignore[arg-type]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UncutWarning)

@@ -35,6 +35,7 @@ CLEAN, FOUND = 0, 1
     metavar="NAME=DTYPE[SIZES]",
     help="A random input, as x=float32[2,16], in place of TARGET's.",
 )
+@click.option("--same-inputs", is_flag=True, help="Give each step the values of TARGET's only call.  [default: vary them]")
 @click.option("--timeout", type=click.IntRange(min=1), default=300, show_default=True, metavar="SECONDS", help="For all of it.")
 @click.option(
     "--memory-limit", type=click.IntRange(min=512), default=16384, show_default=True, metavar="MIB", help="For its process."
@@ -51,6 +52,7 @@ def command(
     train: bool | None,
     device: str | None,
     inputs: tuple[str, ...],
+    same_inputs: bool,
     timeout: int,
     memory_limit: int,
     config: str | None,
@@ -77,32 +79,21 @@ def command(
         raise ModelguardError(
             "`modelguard confirm` needs torch; install modelguard with its extra `runtime` where the model runs"
         ) from None
-    written = outputs.planned(output_format, output_file, also)
+    written = outputs.planned(output_format, output_file, also, [target.rpartition(":")[0]])
     settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
-    request = Request(target, steps, train, device, inputs, Limits(timeout, memory_limit))
+    request = Request(target, steps, train, device, inputs, Limits(timeout, memory_limit), not same_inputs)
     result = confirm(request, settings)
     outputs.write(written, lambda output: _rendered(result, output.format))
     return CLEAN if result.is_clean else FOUND
 
 
 def _rendered(result: Confirmation, output_format: str) -> str:
-    if output_format == "json":
-        from modelguard.report import json
+    from modelguard.report import confirmation, html, json
 
-        return json.render_confirmation(
-            result.target,
-            result.report,
-            result.unconfirmed,
-            result.replay,
-            result.side_effects,
-            result.dynamo_stopped,
-            result.guessed_inputs,
-        )
-    if output_format != "text":
+    whole = {"html": html.render_confirmation, "json": json.render_confirmation, "text": confirmation.render}
+    if output_format not in whole:
         return formats.render(output_format, result.report)
-    from modelguard.report import confirmation
-
-    return confirmation.render(
+    return whole[output_format](
         result.target,
         result.report,
         result.unconfirmed,

@@ -25,9 +25,12 @@ TERMINATED = 143
 READER_GONE = 141
 
 _COMMANDS = {
+    "catalog": "modelguard.cli.catalog",
     "clean": "modelguard.cli.clean",
     "codegen": "modelguard.cli.codegen",
+    "completion": "modelguard.cli.completion",
     "confirm": "modelguard.cli.confirm",
+    "dev": "modelguard.cli.dev",
     "explain": "modelguard.cli.explain",
     "ready": "modelguard.cli.ready",
     "rules": "modelguard.cli.rules",
@@ -67,7 +70,8 @@ class LazyGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """The subcommand that the arguments name; a misspelt one is answered with the nearest."""
         name = args[0]
-        if name not in self._modules and not name.startswith("-"):
+        # A shell that asks what can follow wants no advice.
+        if not ctx.resilient_parsing and name not in self._modules and not name.startswith("-"):
             meant = nearest(name, self._modules)
             hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(self.list_commands(ctx))}."
             if meant is None and os.path.exists(name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from errno import EACCES, EBUSY, EPERM
 from typing import NamedTuple
 
 import click
@@ -63,25 +64,40 @@ def planned(
         if each.path is None:
             continue
         if os.path.isfile(each.path) and any(os.path.exists(path) and os.path.samefile(path, each.path) for path in inputs):
-            raise click.UsageError(f"{each.option}: {each.path!r} is one of the files to scan")
+            raise click.UsageError(f"{each.option}: {each.path!r} is one of the files to look at")
         if os.path.abspath(each.path) in taken:
             raise click.UsageError(f"{each.option}: {each.path!r} is named for another format too")
         taken.add(os.path.abspath(each.path))
     return written
 
 
-def write(outputs: Sequence[Output], render: Callable[[Output], str]) -> None:
-    """Write what `render` makes of the findings for each of `outputs`."""
+def write(outputs: Sequence[Output], render: Callable[[Output], str], *, to_stderr: bool = False) -> None:
+    """Write what `render` makes of the findings for each of `outputs`; to stderr what has no file, where stdout is taken."""
     for each in outputs:
-        _write(render(each), each)
+        _write(render(each), each, to_stderr)
 
 
-def _write(text: str, output: Output) -> None:
+def _write(text: str, output: Output, to_stderr: bool) -> None:
     if output.path is None:
-        sys.stdout.write(text)
+        (sys.stderr if to_stderr else sys.stdout).write(text)
         return
     try:
-        with open(output.path, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
+        _write_file(output.path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise ModelguardError(f"{output.option}: cannot write {output.path}: {error.strerror}") from None
+
+
+def _write_file(path: str, content: bytes) -> None:
+    """Write a file as a whole; a device, a pipe and a file that nothing can take the place of are written into."""
+    if os.path.isfile(path) or not os.path.exists(path):
+        from modelguard.cli.files import replace_file
+
+        try:
+            replace_file(path, content)
+            return
+        except OSError as error:
+            # Its folder takes no files, or it is a mount of its own.
+            if error.errno not in (EACCES, EPERM, EBUSY):
+                raise
+    with open(path, "wb") as stream:
+        stream.write(content)

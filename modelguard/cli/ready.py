@@ -82,7 +82,7 @@ def command(
         raise ModelguardError(
             "`modelguard ready` needs torch; install modelguard with its extra `runtime` where the model runs"
         ) from None
-    written = outputs.planned(output_format, output_file, also)
+    written = outputs.planned(output_format, output_file, also, [target.rpartition(":")[0]])
     settings = SettingsFiles(Overrides(fail_on=fail_on), config, isolated)
     request = Request(target, tracer, split_ops, train, dynamic, inputs, Limits(timeout, memory_limit))
     result = ready(request, settings)
@@ -99,6 +99,10 @@ def _rendered(result: Readiness, output_format: str, *, show_all: bool, color: b
         from modelguard.report import json
 
         return json.render_readiness(result.target, result.report, result.is_ready, result.record)
+    if output_format == "html":
+        from modelguard.report import html
+
+        return html.render_readiness(result.target, result.report, result.is_ready, result.record)
     if output_format != "text":
         return formats.render(output_format, result.report)
     from modelguard.report import readiness

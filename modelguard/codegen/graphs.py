@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeGuard
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import CodeGen, _PyTreeCodeGen, _PyTreeInfo
 
 from modelguard.codegen.errors import CodegenError
+
+_WRAPPER = "GraphModule.recompile.<locals>.call_wrapped"
+"""The `__call__` that `recompile` gives the class of a graph module."""
 
 
 class LastUses:
@@ -120,15 +126,51 @@ def attribute(module: GraphModule, node: Node) -> Any:
     return found
 
 
-def has_hooks(module: torch.nn.Module) -> bool:
-    """Does a call of `module` run more than its `forward`?"""
+def has_global_hooks() -> bool:
+    """Are there hooks around the `forward` of every module?"""
+    any_hook: Any = torch.nn.modules.module._has_any_global_hook
+    return bool(any_hook())
+
+
+def runs_forward(module: torch.nn.Module) -> bool:
+    """Does a call of `module` run its `forward` and nothing else?"""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks)
+    if any(hooks) or has_global_hooks() or module._compiled_call_impl is not None:
+        return False
+    if "_call_impl" in vars(module) or type(module)._call_impl is not torch.nn.Module._call_impl:
+        return False
+    return _call(type(module)) is torch.nn.Module.__call__
+
+
+def _call(kind: type[torch.nn.Module]) -> Callable[..., Any]:
+    """The `__call__` of a class, behind the one that `recompile` puts around that of a graph module's."""
+    wrapped = vars(kind).get("_wrapped_call")
+    if wrapped is None or kind.__call__.__qualname__ != _WRAPPER:
+        return kind.__call__
+    return wrapped.cls_call or super(kind, kind).__call__  # type: ignore[no-any-return,misc]
 
 
 def is_inlined(module: torch.nn.Module) -> TypeGuard[GraphModule]:
-    """Does a call of `module` run its graph and nothing else?"""
-    return isinstance(module, GraphModule) and "forward" not in vars(module) and not has_hooks(module)
+    """Does a call of `module` run its graph, as it is now, and nothing else?"""
+    return isinstance(module, GraphModule) and "forward" not in vars(module) and runs_forward(module) and _runs_graph(module)
+
+
+def _runs_graph(module: GraphModule) -> bool:
+    """Is the `forward` of its class what its graph says? Somebody may have set another, or not called `recompile()`."""
+    codegen = module.graph._codegen
+    if type(codegen) not in (CodeGen, _PyTreeCodeGen) or codegen._body_transformer is not None:
+        return False
+    if isinstance(module, _LazyGraphModule) and module._needs_recompile():
+        return True
+    forward: Any = type(module).forward
+    try:
+        expected = module.graph.python_code("self")
+        compiled = compile(expected.src, "", "exec", dont_inherit=True)
+        (code,) = (each for each in compiled.co_consts if isinstance(each, CodeType))
+    except Exception:
+        # What cannot be written by `fx` is not what was written.
+        return False
+    return forward.__code__ == code and all(forward.__globals__.get(name) is value for name, value in expected.globals.items())
 
 
 def pytree_info(graph: Graph) -> _PyTreeInfo | None:

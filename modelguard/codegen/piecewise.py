@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
+from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException
 from torch.fx import GraphModule
 
+from modelguard import own_code
 from modelguard.codegen.emit import generate_execution_code
+from modelguard.codegen.errors import TraceError
 from modelguard.codegen.execute import compile_execution_fn
 from modelguard.codegen.split import SplittingOp, split_graph
 from modelguard.codegen.trace import own_copy, untraceable
@@ -57,8 +61,18 @@ class Piecewise:
         """What was generated so far, a graph each."""
         self._splitting_ops = splitting_ops
         function, bound = own_copy(model)
-        compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend=self._backend)
+        # Dynamo keeps the backend for good, and what it compiled until it is told to forget it.
+        backend: Any = weakref.WeakMethod(self._backend)
+        compile: Any = torch.compile
+        compiled = compile(
+            function,
+            fullgraph=True,
+            dynamic=dynamic,
+            backend=lambda *traced: backend()(*traced),
+            recompile_limit=sys.maxsize,
+        )
         self._run = functools.partial(compiled, *bound)
+        weakref.finalize(self, own_code.forget, function.__code__).atexit = False
 
     def _backend(self, graph: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         self.generated.append(generate(graph, self._splitting_ops))
@@ -68,7 +82,7 @@ class Piecewise:
         """Run the model.
 
         Raises:
-            TraceError: it cannot be traced whole.
+            TraceError: it cannot be traced whole, or was for as many different arguments as Dynamo keeps graphs for.
             SplitError: its graph cannot be cut.
             CodegenError: no code can be generated for it.
         """
@@ -78,5 +92,10 @@ class Piecewise:
             if isinstance(error.inner_exception, ModelguardError):
                 raise error.inner_exception from None
             raise untraceable("dynamo", error) from error
+        except FailOnRecompileLimitHit as error:
+            raise TraceError(
+                f"the model was traced {len(self.generated)} times, for other arguments each, and Dynamo keeps no more of them; "
+                "trace it for all sizes at once (`dynamic=True`), or raise torch._dynamo.config.accumulated_recompile_limit"
+            ) from error
         except TorchDynamoException as error:
             raise untraceable("dynamo", error) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import operator
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
 from torch.fx.graph_module import _copy_attr
 from torch.fx.node import map_aggregate
 from torch.fx.passes.split_module import split_module
+from torch.utils._pytree import tree_leaves
 
 from modelguard.codegen.errors import SplitError
 from modelguard.codegen.graphs import check_graph
@@ -22,6 +24,7 @@ from modelguard.codegen.names import ROOTS
 
 SplittingOp = str | Callable[..., Any]
 
+_PIECE = re.compile(r"submod_\d+")
 _MOST_CALLED = 8
 """Called operators that a warning names."""
 
@@ -60,7 +63,7 @@ def split_graph(gm: GraphModule, splitting_ops: Sequence[SplittingOp], *, tuple_
     _warn_of_slips(copied, wanted)
     if not pieces:
         return gm
-    _rename_modules(copied, gm)
+    _rename_modules(copied)
     try:
         # Pieces are seldom called as graph modules, and `fx` cannot write the `forward` of all that can be generated.
         with _use_lazy_graph_module(True):
@@ -75,7 +78,7 @@ def split_graph(gm: GraphModule, splitting_ops: Sequence[SplittingOp], *, tuple_
             )
     except (AssertionError, RuntimeError, KeyError) as error:
         raise SplitError(f"the graph cannot be cut at {', '.join(map(str, wanted))}: {error}") from error
-    _return_attributes(split, gm)
+    _return_attributes(split, copied)
     # How structured arguments and results are taken apart and put together is the graph's, not its nodes'.
     split.graph.set_codegen(gm.graph._codegen)
     split.recompile()
@@ -128,18 +131,41 @@ def _copied(gm: GraphModule) -> GraphModule:
     """A copy of `gm` to be cut, since cutting leaves marks, with names for the parameters that it returns."""
     graph = Graph()
     result = graph.graph_copy(gm.graph, {})
+    names = _other_names(gm)
+    for node in graph.nodes:
+        if node.op in ("get_attr", "call_module"):
+            node.target = names.get(node.target, node.target)
     graph.output(
         map_aggregate(
             result, lambda value: _Attribute(value.target) if isinstance(value, Node) and value.op == "get_attr" else value
         )
     )
-    return _LazyGraphModule(gm, graph)
+    held = {str(node.target) for node in graph.nodes if node.op in ("get_attr", "call_module")}
+    held |= {str(value) for value in tree_leaves(graph.output_node().args) if type(value) is _Attribute}
+    paths = {name: path for path, name in names.items()}
+    return _LazyGraphModule({name: operator.attrgetter(paths.get(name, name))(gm) for name in held}, graph)
 
 
-def _rename_modules(copied: GraphModule, gm: GraphModule) -> None:
+def _other_names(gm: GraphModule) -> dict[str, str]:
+    """New names for what a graph reads under the name of a piece, such as a layer called `submod_0`."""
+    paths = dict.fromkeys(str(node.target) for node in gm.graph.nodes if node.op in ("get_attr", "call_module"))
+    taken = {path.partition(".")[0] for path in paths}
+    found: dict[str, str] = {}
+    for path in paths:
+        if _PIECE.fullmatch(path.partition(".")[0]):
+            flat = f"model_{path.replace('.', '_')}"
+            found[path] = next(name for name in (flat, *(f"{flat}_{count}" for count in itertools.count(1))) if name not in taken)
+            taken.add(found[path])
+    return found
+
+
+def _rename_modules(copied: GraphModule) -> None:
     """Pieces hold modules under their paths with underscores, where `a.b` and `a_b` would be one."""
     taken: dict[str, str] = {}
-    for node in copied.graph.find_nodes(op="call_module"):
+    calls = copied.graph.find_nodes(op="call_module")
+    # A new name may be another's old one.
+    modules = {node.target: copied.get_submodule(node.target) for node in calls}
+    for node in calls:
         path = node.target
         flat = path.replace(".", "_")
         for count in itertools.count(1):
@@ -147,18 +173,18 @@ def _rename_modules(copied: GraphModule, gm: GraphModule) -> None:
                 break
             flat = f"{path.replace('.', '_')}_{count}"
         if flat != path.replace(".", "_"):
-            copied.add_module(flat, gm.get_submodule(path))
+            copied.add_module(flat, modules[path])
             node.target = flat
 
 
-def _return_attributes(split: GraphModule, gm: GraphModule) -> None:
-    """Put the parameters that `gm` returns where `_copied` left a name."""
+def _return_attributes(split: GraphModule, copied: GraphModule) -> None:
+    """Put the parameters that a graph returns where `_copied` left a name."""
     (output,) = split.graph.find_nodes(op="output")
 
     def attribute(value: Any) -> Any:
         if type(value) is not _Attribute:
             return value
-        _copy_attr(gm, split, value)
+        _copy_attr(copied, split, value)
         return split.graph.get_attr(value)
 
     with split.graph.inserting_before(output):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import os
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, Literal, get_args
@@ -13,11 +14,11 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from modelguard import own_code
 from modelguard.codegen.errors import TraceError
-from modelguard.codegen.graphs import has_hooks
+from modelguard.codegen.graphs import runs_forward
 
 Tracer = Literal["dynamo", "export", "fx", "make_fx"]
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 TRACERS: tuple[str, ...] = get_args(Tracer)
 
 
@@ -85,7 +86,8 @@ def _make_fx(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
         return model(*inputs[: len(args)], **dict(zip(kwargs, inputs[len(args) :], strict=True)))
 
     inputs = [*args, *kwargs.values()]
-    return Traced(make_fx(positional)(*inputs), inputs)
+    with _kept(model), torch.no_grad():
+        return Traced(make_fx(positional)(*inputs), inputs)
 
 
 def _fx(model: torch.nn.Module | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
@@ -95,14 +97,50 @@ def _fx(model: torch.nn.Module | Callable[..., Any], args: Sequence[Any], kwargs
         bound = inspect.signature(model.forward if isinstance(model, torch.nn.Module) else model).bind(*args, **kwargs)
         bound.apply_defaults()
         inputs = [*bound.args, *bound.kwargs.values()]
-    before = set(vars(model))
-    try:
-        graph = torch.fx.symbolic_trace(model)
-    finally:
-        # The tracer keeps tensors that `forward` makes as attributes of the model, others each time, under other names.
-        for name in vars(model).keys() - before:
-            delattr(model, name)
+    root = model if isinstance(model, torch.nn.Module) else torch.nn.Module()
+    with _kept(model):
+        traced = _Tracer().trace(model)
+        # The tracer makes constants attributes of the model, and `forward` may have bound others to what stands for values.
+        made = dict(vars(root))
+    targets = {str(node.target) for node in traced.nodes if node.op in ("get_attr", "call_module")}
+    constants = {name: value for name, value in made.items() if name not in vars(root)}
+    held = {target: constants[target] if target in constants else operator.attrgetter(target)(root) for target in targets}
+    graph = GraphModule(held, traced, type(root).__name__)
+    graph.training = root.training
     return Traced(graph, inputs)
+
+
+class _Tracer(torch.fx.Tracer):
+    """Notes what is read of buffers, or what `forward` computes of them would be worked out while it is traced."""
+
+    proxy_buffer_attributes = True
+
+
+@contextmanager
+def _kept(model: Callable[..., Any]) -> Iterator[None]:
+    """Put back what tracing does to a model: attributes bound, also by the tracer, and tensors written in place."""
+    modules = list(model.modules()) if isinstance(model, torch.nn.Module) else []
+    tables = [table for module in modules for table in (vars(module), module._buffers, module._parameters, module._modules)]
+    before = [(table, dict(table)) for table in tables]
+    values = [(tensor, tensor.detach().clone(), tensor._version) for module in modules for tensor in _own_tensors(module)]
+    try:
+        yield
+    finally:
+        for table, items in before:
+            table.clear()
+            table.update(items)
+        with torch.no_grad():
+            for tensor, value, version in values:
+                if tensor._version != version:
+                    tensor.detach().copy_(value)
+
+
+def _own_tensors(module: torch.nn.Module) -> list[torch.Tensor]:
+    """What a module holds that a call may write. A parameter that is written is no matter of a trace without gradients."""
+    held = [*module._buffers.values(), *vars(module).values()]
+    return [
+        value for value in held if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_inference()
+    ]
 
 
 def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
@@ -119,28 +157,26 @@ def _dynamo(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     try:
         torch.compile(function, fullgraph=True, dynamic=False, backend=backend)(*bound, *args, **kwargs)
     except _Captured:
-        return captured[0]
+        # Dynamo keeps the backend for good, and so whatever is left in its list.
+        return captured.pop()
+    finally:
+        own_code.forget(function.__code__)
     raise TraceError("the model computes nothing with tensors, so it has no graph")
 
 
-def own_copy(model: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def own_copy(model: Callable[..., Any]) -> tuple[FunctionType, tuple[Any, ...]]:
     """A function that does what `model` does, and what to call it with first.
 
-    Dynamo keeps what it compiled with the code object, up to a limit: one of our own finds nothing there, and takes all of it
-    along when it goes.
+    Dynamo finds nothing with its code object, and keeps there what it compiles, model and all, until `own_code.forget`.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
-    called = model.forward if isinstance(model, torch.nn.Module) and not has_hooks(model) else model
+    called = model.forward if isinstance(model, torch.nn.Module) and runs_forward(model) else model
     bound = (called.__self__,) if isinstance(called, MethodType) else ()
     function = called.__func__ if isinstance(called, MethodType) else called
-    # Functions of torch's own, among them those around a decorated one, Dynamo traces through a frame that all of them share.
-    if not isinstance(function, FunctionType) or function.__code__.co_filename.startswith(_TORCH):
+    if not isinstance(function, FunctionType):
+        assert isinstance(call, FunctionType)
         function, bound = call, ()
-    copy = FunctionType(
-        function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy, bound
+    return own_code.copied(function), bound

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
-from modelguard.codegen import CodegenError, Generated, SplitError, generate, generate_execution_code_with_name
+from modelguard.codegen import CodegenError, Generated, SplitError, absent_ops, generate, generate_execution_code_with_name
 from modelguard.codegen.places import module_place, source_place
 from modelguard.readiness.inspect import is_call
 from modelguard.readiness.trace import called_name
@@ -70,6 +70,11 @@ class Checking:
     """Checks graphs as they are traced, and runs what was generated in their place."""
 
     def __init__(self, splitting_ops: Sequence[str]) -> None:
+        """
+        Raises:
+            SplitError: one of them is no operator's name.
+        """
+        absent_ops(GraphModule(nn.Module(), Graph()), splitting_ops)
         self.found: list[Checked] = []
         self._splitting_ops = splitting_ops
 
@@ -108,15 +113,15 @@ def leftovers(graph: GraphModule) -> list[Leftover]:
 def _pieces(generated: Generated, splitting_ops: Sequence[str]) -> list[Piece]:
     split = generated.split_gm
     if not splitting_ops:
-        return [_piece("", split, False)]
+        return [_piece("", split, ())]
     return [
-        _piece(str(node.target), split.get_submodule(str(node.target)), _is_splitting(split, node))
+        _piece(str(node.target), split.get_submodule(str(node.target)), splitting_ops)
         for node in split.graph.nodes
         if node.op == "call_module"
     ]
 
 
-def _piece(name: str, piece: nn.Module, splits: bool) -> Piece:
+def _piece(name: str, piece: nn.Module, splitting_ops: Sequence[str]) -> Piece:
     nodes: list[Node] = [node for node in piece.graph.nodes if is_call(node)] if isinstance(piece, GraphModule) else []
     refused = None
     if isinstance(piece, GraphModule):
@@ -124,14 +129,8 @@ def _piece(name: str, piece: nn.Module, splits: bool) -> Piece:
             generate_execution_code_with_name(piece, "execution_fn", False)
         except (CodegenError, RuntimeError) as error:
             refused = str(error)
+    splits = isinstance(piece, GraphModule) and len(absent_ops(piece, splitting_ops)) < len(splitting_ops)
     return Piece(name, len(nodes), splits, tuple(dict.fromkeys(map(called_name, nodes))), refused)
-
-
-def _is_splitting(split: GraphModule, node: Node) -> bool:
-    """Is a piece one call, and what takes its results apart?"""
-    piece = split.get_submodule(str(node.target))
-    calls = [each for each in piece.graph.nodes if is_call(each)] if isinstance(piece, GraphModule) else []
-    return sum(called_name(each) != "getitem" for each in calls) == 1
 
 
 def _compare(checked: Checked, graph: GraphModule, generated: Generated, arguments: tuple[Any, ...]) -> None:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import signal
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from modelguard.catalog import match
 from modelguard.codegen import TraceError, trace
 from modelguard.codegen.trace import Tracer
 from modelguard.readiness.check import Checked, Checking, difference
 from modelguard.readiness.inspect import Module, inspected, scored
-from modelguard.readiness.modules import ModuleTree, ran
+from modelguard.readiness.modules import ROOT, ModuleTree, Ran, ran
 from modelguard.readiness.obstacles import UNTRACEABLE, Obstacle, frames_of_error, reason_of
 from modelguard.readiness.trace import Call, Graph, Traced, data_dependent, traced
 from modelguard.runtime.copying import deep_copied
@@ -30,6 +36,7 @@ _RECOMPILED = re.compile(r"Recompiling function (?P<function>\S+) in (?P<path>.*
 
 def observe(request: dict[str, Any]) -> dict[str, Any]:
     """Load the target, trace it with fixed and with symbolic sizes, inspect and check what came of it."""
+    started = time.monotonic()
     target, guesses = called_target(request["target"], request["inputs"])
     target.model.train(request["train"])
     calls: list[Call] = [(args, target.kwargs) for args in (*target.calls, *target.others)]
@@ -37,45 +44,95 @@ def observe(request: dict[str, Any]) -> dict[str, Any]:
         model, (args, kwargs) = deep_copied((target.model, calls[0]))
         torch.manual_seed(0)
         did = ran(ModuleTree(model), args, kwargs)
-    runs = []
-    for dynamic in (False, True) if request["tracer"] == "dynamo" and request["dynamic"] else (False,):
-        with users_code("tracing the model"), apart(target.model):
-            model, own = deep_copied((target.model, calls))
-            tree = ModuleTree(model)
-            checking = Checking(request["split_ops"])
-            if request["tracer"] == "dynamo":
-                found = traced(tree, own, did, dynamic=dynamic, run=checking)
-            else:
-                found = _by_other(tree, own[0], request["tracer"], checking)
-        modules = inspected(tree, found, did, request["tracer"])
-        score = scored(modules, found, did)
-        runs.append((found, modules, score, checking.found[-len(found.graphs) :] if found.graphs else [], tree))
-    obstacles = list(runs[0][0].obstacles)
-    known = {each.place for each in obstacles}
-    obstacles += [each for run in runs[1:] for each in run[0].obstacles if each.place not in known]
-    found, modules, score, checked, tree = runs[0]
+    fixed = _run(target.model, calls, did, request, dynamic=False)
+    runs = [fixed.record(did, "static")]
+    obstacles = list(fixed.found.obstacles)
+    if request["tracer"] == "dynamo" and request["dynamic"]:
+        try:
+            # Symbolic sizes can take many times as long; what is known by then is to be told.
+            with _limited((request["timeout"] - (time.monotonic() - started)) / 2):
+                symbolic = _run(target.model, calls, did, request, dynamic=True)
+        except _TooLong as error:
+            runs.append({"shapes": "dynamic", "stopped": str(error), **dict.fromkeys(_RESULTS)})
+        else:
+            runs.append(symbolic.record(did, "dynamic"))
+            known = {each.place for each in obstacles}
+            obstacles += [each for each in symbolic.found.obstacles if each.place not in known]
     return {
         "tracer": request["tracer"],
         "torch": torch.__version__,
         "guessed_inputs": guesses,
-        "runs": [
-            {
-                "shapes": "dynamic" if number else "static",
-                "one_graph": run[0].is_whole,
-                "graphs": run[2].graphs,
-                "ops_of_largest": run[2].ops,
-                "share_of_ops": round(run[2].share_of_ops, 4),
-                "share_of_modules": round(run[2].share_of_modules, 4),
-                "max_abs_error": _finite(difference(did.outputs.get(""), run[0].output)) if run[0].is_whole else None,
-            }
-            for number, run in enumerate(runs)
-        ],
-        "modules": [_module(each) for each in modules],
-        "obstacles": [_obstacle(each, tree) for each in obstacles],
-        "graphs": [_graph(each, number) for number, each in enumerate(checked)],
-        "recompiles": [record for message in found.recompiled for record in _recompile(message)],
+        "runs": runs,
+        "modules": [_module(each) for each in fixed.modules],
+        "obstacles": [_obstacle(each, fixed.tree) for each in obstacles],
+        "graphs": [_graph(each, number) for number, each in enumerate(fixed.checked)],
+        "recompiles": [record for message in fixed.found.recompiled for record in _recompile(message)],
         "sources": _sources(target.model),
     }
+
+
+_RESULTS = ("one_graph", "graphs", "ops_of_largest", "share_of_ops", "share_of_modules", "max_abs_error")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One way to trace a model, and what came of it."""
+
+    tree: ModuleTree
+    found: Traced
+    modules: list[Module]
+    checked: list[Checked]
+
+    def record(self, did: Ran, shapes: str) -> dict[str, Any]:
+        """Its scores."""
+        score = scored(self.modules, self.found, did)
+        is_whole = self.found.is_whole
+        values = (
+            is_whole,
+            score.graphs,
+            score.ops,
+            round(score.share_of_ops, 4),
+            round(score.share_of_modules, 4),
+            _finite(difference(did.outputs.get(ROOT), self.found.output)) if is_whole else None,
+        )
+        return {"shapes": shapes, "stopped": None, **dict(zip(_RESULTS, values, strict=True))}
+
+
+def _run(model: nn.Module, calls: list[Call], did: Ran, request: dict[str, Any], *, dynamic: bool) -> _Run:
+    checking = Checking(request["split_ops"])
+    with users_code("tracing the model"), apart(model):
+        own_model, own_calls = deep_copied((model, calls))
+        tree = ModuleTree(own_model)
+        if request["tracer"] == "dynamo":
+            found = traced(tree, own_calls, did, dynamic=dynamic, run=checking)
+        else:
+            found = _by_other(tree, own_calls[0], request["tracer"], checking)
+    # The first attempt to trace it whole is checked, too.
+    checked = checking.found[len(checking.found) - len(found.graphs) :]
+    return _Run(tree, found, inspected(tree, found, did, request["tracer"]), checked)
+
+
+class _TooLong(BaseException):
+    """Ends what takes too long; no Exception, which Dynamo would take for the model's own."""
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """End a block after some time, where the system has such a clock."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _TooLong(f"it took more than {seconds:.0f} seconds; raise --timeout, or leave it out with --static")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _by_other(tree: ModuleTree, call: Call, tracer: Tracer, checking: Checking) -> Traced:
@@ -128,8 +185,18 @@ def _obstacle(obstacle: Obstacle, tree: ModuleTree) -> dict[str, Any]:
         "class": None if module is None else type(module).__qualname__,
         "modules": list(obstacle.modules),
         "in_graph": obstacle.is_in_graph,
+        "record": _record(obstacle),
         "stack": [_frame(frame) for frame in obstacle.stack],
     }
+
+
+def _record(obstacle: Obstacle) -> str | None:
+    """The record of the error catalogue that tells of it."""
+    if obstacle.is_in_graph:
+        # What capture says once it comes to this.
+        return "torch-stream-capturing"
+    matches = match(obstacle.message)
+    return matches[0].record.id if matches else None
 
 
 def _frame(frame: Frame) -> dict[str, Any]:

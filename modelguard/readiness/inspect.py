@@ -15,21 +15,6 @@ from modelguard.readiness.modules import ModuleTree, Ran, same_code
 from modelguard.readiness.obstacles import DISABLED, RECURRENT, SCRIPTED, Obstacle
 from modelguard.readiness.trace import Graph, Traced, is_disabled
 
-STATUSES = (
-    "graph-break",
-    "disabled",
-    "scripted",
-    "recurrent",
-    "left-to-python",
-    "host-sync",
-    "call-module",
-    "split",
-    "higher-order",
-    "inlined",
-    "never-reached",
-)
-"""What can become of a module, the worst first."""
-
 INSIDE = ("inlined", "higher-order")
 """Those of a module that is part of a graph."""
 
@@ -77,12 +62,10 @@ def inspected(tree: ModuleTree, traced: Traced, did: Ran, tracer: str) -> list[M
     own, graphs, leaves, nested = _where(traced.graphs)
     faults = {each.module: each for each in reversed(traced.obstacles) if each.module is not None}
     broken = {path for each in traced.obstacles for path in (each.module, *each.modules) if path is not None}
+    bases = {graph.base for graph in traced.graphs}
     found = []
     for path, module in tree.by_path.items():
-        twin = path
-        if path not in graphs and path in did.functions:
-            # Dynamo compiles code once for all modules that run it alike.
-            twin = next((name for name in same_code(tree, path) if name in graphs), path)
+        twin = _twin(tree, path, bases, graphs) if path not in graphs and path in did.functions else path
         fault = faults.get(path) or next((each for each in traced.obstacles if path in each.modules), None)
         status, reason = _status(
             path, module, twin, graphs, leaves, nested, did, fault if path in broken else None, traced, tracer
@@ -107,7 +90,7 @@ def scored(modules: Sequence[Module], traced: Traced, did: Ran) -> Score:
     counts = [sum(is_call(node) for node in each.graph.graph.nodes) for each in traced.graphs]
     largest = max(range(len(counts)), key=counts.__getitem__, default=-1)
     outside = 0 if traced.is_whole else sum(each.functions for each in modules if not each.graphs)
-    total = sum(counts) + outside
+    total = sum(counts) if traced.is_whole else max(sum(counts) + outside, did.below(""))
     called = [each for each in modules if each.path in did.functions]
     inside = sum(traced.is_whole or (largest in each.graphs and each.status not in ("split", "graph-break")) for each in called)
     ops = counts[largest] if counts else 0
@@ -128,6 +111,16 @@ def leaf_rule(tracer: str, module: nn.Module) -> str:
     if isinstance(module, torch.jit.ScriptModule):
         return "it is scripted"
     return "the tracer takes it for a leaf"
+
+
+def _twin(tree: ModuleTree, path: str, bases: set[str | None], graphs: Mapping[str, set[int]]) -> str:
+    """The module whose graphs stand for one that has none: Dynamo compiles a call once for all modules that run the same code."""
+    for around in (path, *_parents(path)):
+        for other in same_code(tree, around):
+            name = other + path[len(around) :]
+            if other in bases and name in graphs:
+                return name
+    return path
 
 
 def _where(traced: Sequence[Graph]) -> tuple[dict[str, int], dict[str, set[int]], set[str], set[str]]:

@@ -17,7 +17,8 @@ from torch.fx import Node
 ROOT = ""
 """The path of the model itself, as `named_modules` has it."""
 
-_START = re.compile(r"[LG]\['")
+_START = re.compile(r"(?P<scope>[LG])\['(?P<name>\w+)'\]")
+_STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<key>[^\]]*)\]")
 
 
 class ModuleTree:
@@ -62,16 +63,14 @@ class ModuleTree:
         return found
 
     def _named(self, name: str, variables: tuple[Mapping[str, object], Mapping[str, object]]) -> str | None:
-        if not _START.match(name):
-            plain = name.removeprefix("L__self__")
-            return plain if plain in self.by_path else None
-        try:
-            # An expression of Dynamo's own making, over the variables of the call that it traced.
-            module = eval(name, {"L": variables[0], "G": variables[1]})
-        except Exception:
-            # Some of its expressions name helpers of its guards.
-            return None
-        return self.path_of(module) if isinstance(module, nn.Module) else None
+        """The path of a module by a tracer's name for it: a path of its own, or Dynamo's `L['self'].layers[0].norm`."""
+        start = _START.match(name)
+        if start is None:
+            return name if name in self.by_path else None
+        found = variables[start["scope"] == "G"].get(start["name"])
+        for step in _STEP.finditer(name, start.end()):
+            found = _step(found, step["name"] or step["key"].strip("'\""))
+        return self.path_of(found) if isinstance(found, nn.Module) else None
 
     def base(self, variables: Mapping[str, object]) -> str | None:
         """The module whose method has these local variables."""
@@ -172,6 +171,17 @@ def _left(path: str, stack: list[str], outputs: dict[str, Any]) -> Any:
         outputs.setdefault(path, output)
 
     return note
+
+
+def _step(value: object, name: str) -> object:
+    """What a name or index leads to from a value, without running code of the model."""
+    if isinstance(value, nn.Module):
+        return value._modules.get(name, vars(value).get(name, value if name == "_modules" else None))
+    if isinstance(value, Mapping):
+        return value.get(name)
+    if isinstance(value, (list, tuple)) and name.isdecimal() and int(name) < len(value):
+        return value[int(name)]
+    return getattr(value, "__dict__", {}).get(name)
 
 
 def _is_reading(function: Any) -> bool:

@@ -85,7 +85,8 @@ def _of_obstacles(record: Mapping[str, Any]) -> Iterator[Finding]:
             rule, message = UnsupportedNode, UnsupportedNode.message(each["kind"], each["reason"])
         else:
             rule, message = GraphBreak, GraphBreak.message(each["kind"], each["reason"])
-        yield located(rule, message + shapes, stack, help=each["remedy"], class_name=each["class"])
+        more = f"; `modelguard explain {each['record']}` says more" if each["record"] is not None else ""
+        yield located(rule, message + shapes, stack, help=each["remedy"] + more, class_name=each["class"])
 
 
 def _of_graphs(record: Mapping[str, Any]) -> Iterator[Finding]:

@@ -46,6 +46,9 @@ class Graph:
     modules: dict[Node, list[str]]
     """The modules that each node is in, the outermost first."""
 
+    base: str | None = None
+    """The module whose call was traced, where that is known."""
+
 
 @dataclass(slots=True)
 class Traced:
@@ -147,7 +150,7 @@ def _backend(
         variables = dynamo.traced_values(sys._getframe(1))
         base = tree.base(variables[0])
         modules = {node: tree.of_node(node, variables, base) for node in graph.graph.nodes}
-        found.graphs.append(Graph(graph, list(inputs), modules))
+        found.graphs.append(Graph(graph, list(inputs), modules, base))
         return run(graph, inputs)
 
     return take

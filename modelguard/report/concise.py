@@ -13,4 +13,4 @@ def render(report: ScanReport) -> str:
 
 def _line(finding: Finding) -> str:
     where = finding.location
-    return f"{where.path}:{where.line}:{where.column}: {finding.code} {finding.message}"
+    return f"{where.path}:{where.place}: {finding.code} {finding.message}"

@@ -9,7 +9,7 @@ from modelguard.findings import Finding, ScanReport
 from modelguard.report import text
 from modelguard.report.frame import printable
 
-_VERDICTS = {
+VERDICTS = {
     "same": "the same outputs and state as eager steps",
     "wrong-output": "other outputs than eager steps",
     "stale-state": "the same outputs, but other state than eager steps",
@@ -17,7 +17,12 @@ _VERDICTS = {
     "shape-changes": "results of other sizes than were captured",
     "refused": "a device would refuse to capture this step",
 }
-_DEVICES = {"tape": "tape, without CUDA", "cuda": "CUDA graph"}
+DEVICES = {"tape": "tape, without CUDA", "cuda": "CUDA graph"}
+_NOT_REPLAYED = {
+    "warm-up": "warm-up",
+    "captured": "captured",
+    "eager": "eager, as their sizes do not come again",
+}
 _MOST = 6
 
 
@@ -38,7 +43,8 @@ def render(
 
 
 def _replay(target: str, replay: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{target}: {replay['verdict']}: {_VERDICTS[replay['verdict']]} ({_DEVICES[replay['device']]})"
+    yield f"{target}: {replay['verdict']}: {VERDICTS[replay['verdict']]} ({DEVICES[replay['device']]})"
+    yield f"  {_made(replay['steps'])}"
     if replay["step"] is not None:
         yield f"  from step {replay['step']}: {_listed(replay['where'])}{_amount(replay)}"
     if replay["stale"]:
@@ -53,8 +59,14 @@ def _replay(target: str, replay: Mapping[str, Any]) -> Iterator[str]:
 def _amount(replay: Mapping[str, Any]) -> str:
     if replay["verdict"] != "wrong-output":
         return ""
-    error = replay["max_abs_error"]
-    return ", of another size or type, or no number" if error is None else f", by up to {error:.3g}"
+    return f": {replay['reason']}" if replay["reason"] else f", by up to {replay['max_abs_error']:.3g}"
+
+
+def _made(steps: Sequence[str]) -> str:
+    """How many steps were replayed, and which were not."""
+    others = ((told, [step for step, made in enumerate(steps) if made == kind]) for kind, told in _NOT_REPLAYED.items())
+    listed = ", ".join(f"{told}: {_listed([str(step) for step in at])}" for told, at in others if at)
+    return f"{steps.count('replayed')} of {text.plural(len(steps), 'step')} replayed ({listed})"
 
 
 def _side_effects(side_effects: Sequence[Mapping[str, Any]], dynamo_stopped: str | None) -> Iterator[str]:

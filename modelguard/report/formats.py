@@ -9,10 +9,14 @@ from importlib import import_module
 
 from modelguard.findings import ScanReport
 
-NAMES = ("text", "concise", "grouped", "json", "sarif", "github", "gitlab", "junit")
+NAMES = ("text", "concise", "grouped", "html", "json", "sarif", "github", "gitlab", "junit")
 
-WITH_NOTES = frozenset(("json", "sarif", "gitlab"))
+WITH_NOTES = frozenset(("html", "json", "sarif", "gitlab"))
 """Formats that hold all notes, for programs that tell severities apart; in the others stand those that the settings show."""
+
+
+WITH_FIXES = frozenset(("json", "sarif"))
+"""Formats that hold the edits of fixes, which are worked out for them alone."""
 
 
 def render(name: str, report: ScanReport) -> str:

@@ -21,12 +21,13 @@ def render(report: ScanReport) -> str:
 def _finding(finding: Finding) -> str:
     where = finding.location
     path = repository_path(where.path)
-    span = {"line": where.line, "endLine": where.end_line}
-    if where.line == where.end_line:
+    # What changed in a notebook is shown as the JSON that it is, whose lines are others.
+    span = {"line": where.line, "endLine": where.end_line} if where.cell is None else {"line": 1}
+    if where.line == where.end_line and where.cell is None:
         # The runner refuses columns of a span of several lines.
         span |= {"col": where.column, "endColumn": where.end_column}
     # The log shows the message alone, without its place.
-    message = f"{path}:{where.line}:{where.column}: {finding.code} {finding.name}: {finding.message}"
+    message = f"{path}:{where.place}: {finding.code} {finding.name}: {finding.message}"
     if finding.help:
         message += f"\nhelp: {finding.help}"
     return _command(finding.severity, message, file=path, **span, title=f"modelguard ({finding.code})")

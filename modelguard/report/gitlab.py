@@ -25,10 +25,16 @@ def render(report: ScanReport) -> str:
 def _issue(finding: Finding, occurrence: int) -> dict[str, Any]:
     # GitLab shows one issue of a fingerprint; equal lines of a class are several.
     counter = f"-{occurrence}" if occurrence > 1 else ""
+    where = finding.location
+    message = f"{finding.code} {finding.name}: {finding.message}"
     return {
-        "description": well_formed(f"{finding.code} {finding.name}: {finding.message}"),
+        # The lines of a notebook's file are others than those of its cells.
+        "description": well_formed(message if where.cell is None else f"{where.place}: {message}"),
         "check_name": finding.code,
         "fingerprint": finding.fingerprint + counter,
         "severity": _SEVERITIES[finding.severity],
-        "location": {"path": well_formed(repository_path(finding.location.path)), "lines": {"begin": finding.location.line}},
+        "location": {
+            "path": well_formed(repository_path(where.path)),
+            "lines": {"begin": where.line if where.cell is None else 1},
+        },
     }

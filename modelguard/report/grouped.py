@@ -16,9 +16,9 @@ def render(report: ScanReport) -> str:
 
 
 def _file(path: str, findings: list[Finding]) -> Iterator[str]:
-    places = [f"{finding.location.line}:{finding.location.column}" for finding in findings]
+    places = [finding.location.place for finding in findings]
     width, widest = max(map(len, places)), max(len(finding.severity.value) for finding in findings)
     yield f"{printable(path)}:"
-    for place, finding in zip(places, findings, strict=True):
+    for where, finding in zip(places, findings, strict=True):
         severity = finding.severity.value
-        yield f"  {place:<{width}}  {severity:<{widest}}  {finding.code} {finding.name}: {printable(finding.message)}"
+        yield f"  {where:<{width}}  {severity:<{widest}}  {finding.code} {finding.name}: {printable(finding.message)}"

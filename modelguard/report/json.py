@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from modelguard import __version__
-from modelguard.findings import Diagnostic, Finding, ScanReport, Severity
+from modelguard.findings import Diagnostic, Edit, Finding, Fix, Frame, Location, ScanReport, Severity
 
 SCHEMA_VERSION = 1
 """Grows when a field changes its meaning or goes; a new field leaves it alone."""
@@ -88,14 +88,15 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity.value,
         "message": finding.message,
         "path": where.path,
-        "line": where.line,
+        "cell": where.cell.number if where.cell else None,
+        "line": where.line_in_cell,
         "column": where.column,
-        "end_line": where.end_line,
+        "end_line": where.line_in_cell + where.end_line - where.line,
         "end_column": where.end_column,
         "class": finding.class_name,
         "attribute": finding.attribute,
         "entry_points": list(finding.entry_points),
-        "call_chain": [{"function": frame.function, "path": frame.path, "line": frame.line} for frame in finding.chain],
+        "call_chain": [_frame(frame) for frame in finding.chain],
         "guard_context": finding.guard.value,
         "carried": finding.carried,
         "effect": finding.effect.value if finding.effect else None,
@@ -103,8 +104,28 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "help": finding.help,
         "help_url": finding.help_url,
         "fingerprint": finding.fingerprint,
-        "fix": None,
+        "fix": _fix(finding.fix, where) if finding.fix is not None else None,
     }
+
+
+def _frame(frame: Frame) -> dict[str, Any]:
+    cell = frame.cell.number if frame.cell else None
+    return {"function": frame.function, "path": frame.path, "cell": cell, "line": frame.line_in_cell}
+
+
+def _fix(fix: Fix, where: Location) -> dict[str, Any]:
+    return {
+        "applicability": fix.applicability.value,
+        "message": fix.message,
+        "edits": [_edit(edit, where) for edit in fix.edits],
+    }
+
+
+def _edit(edit: Edit, where: Location) -> dict[str, Any]:
+    # Fixes change the class that holds the finding, and so stay within its cell.
+    cell, before = where.cell or (None, 0)
+    lines = {"line": edit.line - before, "end_line": edit.end_line - before}
+    return {"path": where.path, "cell": cell, **edit._asdict(), **lines}
 
 
 def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:

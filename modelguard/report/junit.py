@@ -46,10 +46,10 @@ def _add_finding(suite: ET.Element, finding: Finding, path: str, occurrence: int
     # Services know a test again by its name, which must not change when lines move, and show one of each name.
     counter = f" ({occurrence})" if occurrence > 1 else ""
     where = finding.location
-    case = _case(suite, path, _name(finding) + counter, where.line)
+    case = _case(suite, path, _name(finding) + counter, where.line if where.cell is None else None)
     failure = ET.SubElement(case, "failure", message=_safe(finding.message), type=finding.severity.value)
-    lines = [f"{path}:{where.line}:{where.column}: {finding.code} {finding.name}: {finding.message}"]
-    lines += [f"in: {frame.function} ({repository_path(frame.path)}:{frame.line})" for frame in finding.chain]
+    lines = [f"{path}:{where.place}: {finding.code} {finding.name}: {finding.message}"]
+    lines += [f"in: {frame.function} ({repository_path(frame.path)}:{frame.place})" for frame in finding.chain]
     if finding.help:
         lines.append(f"help: {finding.help}")
     failure.text = _safe("\n".join(lines))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from io import StringIO
 from typing import Any
 
 from modelguard.findings import ScanReport
 from modelguard.report import text
+from modelguard.report.branches import QUIET, SHAPES, Branch, branches
 from modelguard.report.frame import printable
 
 _STYLES = {
@@ -24,47 +24,9 @@ _STYLES = {
     "inlined": "green",
     "never-reached": "dim",
 }
-"""The statuses of modules, the worst first, and how they are shown."""
+"""How the statuses of modules are shown."""
 
-_RANKS = {status: rank for rank, status in enumerate(_STYLES)}
-_QUIET = ("inlined", "never-reached", "higher-order")
-_SHAPES = {"static": "fixed sizes", "dynamic": "symbolic sizes"}
 _WIDTH = 120
-_MOST = 6
-
-
-@dataclass(slots=True)
-class _Branch:
-    """A module with those in it; several where siblings are alike."""
-
-    names: list[str]
-    record: Mapping[str, Any]
-    children: list[_Branch] = field(default_factory=list)
-
-    @property
-    def rank(self) -> int:
-        """That of the worst status in it."""
-        return min([_RANKS[self.record["status"]], *(child.rank for child in self.children)])
-
-    @property
-    def ops(self) -> int:
-        """Calls in graphs that it and those in it make."""
-        return int(self.record["ops"]) + sum(child.ops * len(child.names) for child in self.children)
-
-    @property
-    def count(self) -> int:
-        """The modules in it, itself included."""
-        return 1 + sum(child.count * len(child.names) for child in self.children)
-
-    def is_like(self, other: _Branch) -> bool:
-        """Would it be shown like another one?"""
-        keys = ("class", "status", "reason", "ops")
-        if any(self.record[key] != other.record[key] for key in keys) or len(self.children) != len(other.children):
-            return False
-        return all(
-            mine.names == others.names and mine.is_like(others)
-            for mine, others in zip(self.children, other.children, strict=True)
-        )
 
 
 def render(
@@ -91,8 +53,10 @@ def _verdict(target: str, is_ready: bool, record: Mapping[str, Any]) -> Iterator
     if record["guessed_inputs"]:
         yield printable(f"  inputs were guessed: {', '.join(record['guessed_inputs'])}")
     for run in record["runs"]:
-        kind = _SHAPES[run["shapes"]]
-        if run["one_graph"]:
+        kind = SHAPES[run["shapes"]]
+        if run["stopped"] is not None:
+            yield f"  {kind}: {run['stopped']}"
+        elif run["one_graph"]:
             error = run["max_abs_error"]
             same = "" if error is None else ", the same as eager" if error == 0 else f", {error:.2g} from eager"
             yield f"  {kind}: one graph of {text.plural(run['ops_of_largest'], 'call')}{same}"
@@ -108,19 +72,19 @@ def _tree(record: Mapping[str, Any], show_all: bool, color: bool) -> list[str]:
     from rich.text import Text
     from rich.tree import Tree
 
-    def label(branch: _Branch, folded: str = "") -> Text:
-        names = ", ".join(branch.names[:_MOST]) + (f" and {len(branch.names) - _MOST} more" if len(branch.names) > _MOST else "")
+    def label(branch: Branch, folded: str = "") -> Text:
+        names = branch.listed
         status = branch.record["status"]
         shown = Text(printable(f"{names} ({branch.record['class']})" if names else branch.record["class"]))
         shown.append(f"  {status}", style=_STYLES[status])
         if folded:
             shown.append(f"  {folded}", style="dim")
-        elif branch.record["reason"] and status not in _QUIET:
+        elif branch.record["reason"] and status not in QUIET:
             shown.append(printable(f"  {branch.record['reason']}"), style="dim")
         return shown
 
-    def grow(tree: Tree, branch: _Branch) -> None:
-        quiet = [child for child in branch.children if not show_all and _RANKS["higher-order"] <= child.rank]
+    def grow(tree: Tree, branch: Branch) -> None:
+        quiet = [child for child in branch.children if not show_all and child.is_quiet]
         for child in sorted(branch.children, key=lambda child: child.rank):
             if child in quiet:
                 continue
@@ -129,7 +93,7 @@ def _tree(record: Mapping[str, Any], show_all: bool, color: bool) -> list[str]:
             count, ops = sum(each.count * len(each.names) for each in quiet), sum(each.ops * len(each.names) for each in quiet)
             tree.add(Text(f"{text.plural(count, 'module')} with nothing in the way, {text.plural(ops, 'call')}", style="dim"))
 
-    root = _branches(record["modules"])
+    root = branches(record["modules"])
     tree = Tree(label(root), guide_style="dim")
     grow(tree, root)
     stream = StringIO()
@@ -143,28 +107,6 @@ def _tree(record: Mapping[str, Any], show_all: bool, color: bool) -> list[str]:
     )
     console.print(tree, no_wrap=True, overflow="ellipsis", highlight=False, markup=False)
     return [line.rstrip() for line in stream.getvalue().splitlines()]
-
-
-def _branches(modules: Sequence[Mapping[str, Any]]) -> _Branch:
-    by_path = {each["path"]: _Branch([each["path"].rpartition(".")[2]], each) for each in modules}
-    for path, branch in by_path.items():
-        if path:
-            by_path[path.rpartition(".")[0]].children.append(branch)
-    for branch in reversed(by_path.values()):
-        branch.children = _joined(branch.children)
-    return by_path[""]
-
-
-def _joined(children: list[_Branch]) -> list[_Branch]:
-    """Siblings that are alike, as the layers of a stack, in one."""
-    found: list[_Branch] = []
-    for child in children:
-        like = next((each for each in found if each.is_like(child)), None)
-        if like is None:
-            found.append(child)
-        else:
-            like.names += child.names
-    return found
 
 
 def _notes(report: ScanReport, show_all: bool) -> Iterator[str]:

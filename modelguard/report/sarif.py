@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from modelguard import __version__
-from modelguard.findings import Diagnostic, Finding, Frame, Location, ScanReport, Severity
+from modelguard.findings import Diagnostic, Finding, Fix, Frame, Location, ScanReport, Severity
 from modelguard.report.places import repository_path, well_formed
 from modelguard.rules import by_code
 from modelguard.rules.base import Rule
@@ -61,11 +61,14 @@ def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
     place = _location(finding.location)
     if finding.class_name:
         place["logicalLocations"] = [{"fullyQualifiedName": well_formed(finding.class_name), "kind": "type"}]
+    message = finding.message + (f"\nhelp: {finding.help}" if finding.help else "")
+    if finding.location.cell is not None:
+        message = f"{finding.location.place}: {message}"
     result = {
         "ruleId": finding.code,
         "ruleIndex": rule_index,
         "level": finding.severity.value,
-        "message": {"text": well_formed(finding.message + (f"\nhelp: {finding.help}" if finding.help else ""))},
+        "message": {"text": well_formed(message)},
         "locations": [place],
         "partialFingerprints": {FINGERPRINT: finding.fingerprint},
         "properties": {
@@ -77,9 +80,30 @@ def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
             "evidence": [evidence.value for evidence in finding.evidence],
         },
     }
+    if finding.fix is not None and finding.location.cell is None:
+        result["fixes"] = [_fix(finding.fix, finding.location.path)]
     if finding.chain:
         result["codeFlows"] = [{"threadFlows": [{"locations": list(_flow(finding))}]}]
     return result
+
+
+def _fix(fix: Fix, path: str) -> dict[str, Any]:
+    replacements = [
+        {
+            "deletedRegion": {
+                "startLine": edit.line,
+                "startColumn": edit.column,
+                "endLine": edit.end_line,
+                "endColumn": edit.end_column,
+            },
+            "insertedContent": {"text": well_formed(edit.content)},
+        }
+        for edit in fix.edits
+    ]
+    return {
+        "description": {"text": well_formed(f"{fix.message} ({fix.applicability.value})")},
+        "artifactChanges": [{"artifactLocation": _artifact(path), "replacements": replacements}],
+    }
 
 
 def _flow(finding: Finding) -> Iterator[dict[str, Any]]:
@@ -91,11 +115,14 @@ def _flow(finding: Finding) -> Iterator[dict[str, Any]]:
 
 
 def _call(frame: Frame) -> dict[str, Any]:
-    physical = {"artifactLocation": _artifact(frame.path), "region": {"startLine": frame.line}}
+    physical = {"artifactLocation": _artifact(frame.path), "region": {"startLine": frame.line if frame.cell is None else 1}}
     return {"physicalLocation": physical, "message": {"text": well_formed(f"in {frame.function}, this call leads to the write")}}
 
 
 def _location(where: Location) -> dict[str, Any]:
+    if where.cell is not None:
+        # Regions are of the file, which is JSON; the message names the place in the cell.
+        return {"physicalLocation": {"artifactLocation": _artifact(where.path), "region": {"startLine": 1}}}
     region = {
         "startLine": where.line,
         "startColumn": where.column,

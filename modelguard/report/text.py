@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from types import MappingProxyType
+from typing import NamedTuple
 
-from modelguard.errors import SourceError
-from modelguard.findings import Diagnostic, Evidence, Finding, ScanReport, Severity
+from modelguard.findings import Applicability, Diagnostic, Evidence, Finding, ScanReport, Severity
 from modelguard.report.frame import printable, source_frame
-from modelguard.scan.files import read_text
+from modelguard.report.sources import SourceLines
 
 _STYLES = {
     "error": "bold red",
@@ -26,6 +24,22 @@ _Segment = tuple[str, str]
 """A style's name, or nothing, and text without line ends."""
 
 
+class Fixes(NamedTuple):
+    """What a run knows of fixes: which findings have one, whether unsafe ones are wanted, and how many `--fix` has applied."""
+
+    known: Mapping[Finding, Applicability] = MappingProxyType({})
+    unsafe: bool = False
+    applied: int | None = None
+
+    def marks(self, finding: Finding) -> bool:
+        """Whether `--fix` would repair a finding."""
+        known = self.known.get(finding)
+        return known is Applicability.SAFE or (self.unsafe and known is Applicability.UNSAFE)
+
+
+_NO_FIXES = Fixes()
+
+
 def render(
     report: ScanReport,
     *,
@@ -34,16 +48,18 @@ def render(
     color: bool = False,
     from_disk: bool = True,
     unconfirmed: Mapping[Finding, str] = MappingProxyType({}),
+    fixes: Fixes = _NO_FIXES,
 ) -> str:
     """The report as text. Notes are counted, and shown only with `show_notes`; `summary` adds the closing lines.
 
     Without `from_disk`, the lines shown are those that the findings hold: what was scanned is not what lies there. `unconfirmed`
-    says of findings why running the model did not show them.
+    says of findings why running the model did not show them; those that `--fix` would repair are marked.
     """
     shown = [finding for finding in report.findings if show_notes or finding.severity is not Severity.NOTE]
-    lines = list(_blocks(shown, _SourceLines(from_disk), unconfirmed))
+    lines = list(_blocks(shown, SourceLines() if from_disk else None, unconfirmed, fixes))
     if summary:
         lines += _summary(report, hidden=len(report.findings) - len(shown))
+        lines += _fixed(shown, fixes)
     if color:
         return _colored(lines)
     return "".join("".join(text for _, text in line).rstrip() + "\n" for line in lines)
@@ -51,33 +67,36 @@ def render(
 
 def render_diagnostic(diagnostic: Diagnostic) -> str:
     """One line that says what kept the scan from a file."""
-    place = diagnostic.path if diagnostic.line is None else f"{diagnostic.path}:{diagnostic.line}"
-    return f"{printable(place)}: {diagnostic.severity.value}: {printable(diagnostic.message)}"
+    where = diagnostic.path if diagnostic.line is None else f"{diagnostic.path}:{diagnostic.line}"
+    return f"{printable(where)}: {diagnostic.severity.value}: {printable(diagnostic.message)}"
 
 
-def _blocks(findings: list[Finding], sources: _SourceLines, unconfirmed: Mapping[Finding, str]) -> Iterator[list[_Segment]]:
+def _blocks(
+    findings: list[Finding], sources: SourceLines | None, unconfirmed: Mapping[Finding, str], fixes: Fixes
+) -> Iterator[list[_Segment]]:
     for finding in findings:
-        yield from _block(finding, sources, unconfirmed.get(finding))
+        yield from _block(finding, sources, unconfirmed.get(finding), fixes.marks(finding))
         yield []
 
 
-def _block(finding: Finding, sources: _SourceLines, unconfirmed: str | None) -> Iterator[list[_Segment]]:
+def _block(finding: Finding, sources: SourceLines | None, unconfirmed: str | None, is_fixable: bool) -> Iterator[list[_Segment]]:
     where = finding.location
     severity = finding.severity.value
     yield [
-        ("place", printable(f"{where.path}:{where.line}:{where.column}")),
+        ("place", printable(f"{where.path}:{where.place}")),
         ("", ": "),
         (severity, f"{severity}[{finding.code}]"),
-        ("", f" {finding.name}: {printable(finding.message)}"),
+        ("", f"{' [*]' if is_fixable else ''} {finding.name}: {printable(finding.message)}"),
     ]
-    gutter = " " * len(str(where.line))
-    source = sources.line(where.path, where.line)
+    line = str(where.line_in_cell)
+    gutter = " " * len(line)
+    source = None if sources is None else sources.line(where.path, where.line)
     if source is None:
         source = finding.source_line
     if source.strip():
         text, carets = source_frame(source, where.column, where.end_column if where.end_line == where.line else None)
         yield [("gutter", f" {gutter} |")]
-        yield [("gutter", f" {where.line} |"), ("", f" {text}")]
+        yield [("gutter", f" {line} |"), ("", f" {text}")]
         yield [("gutter", f" {gutter} |"), (severity, f" {carets}")]
     if finding.chain:
         yield [("gutter", f" {gutter} ="), ("label", " in: "), ("", printable(_chain(finding)))]
@@ -92,11 +111,12 @@ def _block(finding: Finding, sources: _SourceLines, unconfirmed: str | None) -> 
 
 def _chain(finding: Finding) -> str:
     steps = []
-    path = finding.location.path
-    for function, frame_path, line in finding.chain:
-        place = f"line {line}" if frame_path == path else f"{frame_path}:{line}"
-        steps.append(f"{function} ({place})")
-    return " -> ".join([*steps, f"line {finding.location.line}"])
+    where = finding.location
+    for frame in finding.chain:
+        is_here = frame.path == where.path and frame.cell == where.cell
+        step = f"line {frame.line_in_cell}" if is_here else f"{frame.path}:{frame.place}"
+        steps.append(f"{frame.function} ({step})")
+    return " -> ".join([*steps, f"line {where.line_in_cell}"])
 
 
 def _summary(report: ScanReport, hidden: int) -> Iterator[list[_Segment]]:
@@ -117,30 +137,23 @@ def _summary(report: ScanReport, hidden: int) -> Iterator[list[_Segment]]:
         yield [("", f"{plural(hidden, 'note')} hidden; --show-notes shows {'it' if hidden == 1 else 'them'}")]
 
 
+def _fixed(shown: list[Finding], fixes: Fixes) -> Iterator[list[_Segment]]:
+    """What was repaired, what could be, and what asks for a look first."""
+    if fixes.applied is not None:
+        yield [("", f"[{fixes.applied} fixed, {len(shown)} remaining]")]
+    marked = sum(map(fixes.marks, shown))
+    if marked:
+        yield [("", f"[*] {marked} fixable with --fix{' --unsafe-fixes' if fixes.unsafe else ''}")]
+    hidden = sum(fixes.known.get(finding) is Applicability.UNSAFE for finding in shown) if not fixes.unsafe else 0
+    if hidden:
+        yield [("", f"{plural(hidden, 'hidden fix')} can be enabled with --unsafe-fixes")]
+
+
 def plural(count: int, noun: str) -> str:
     """`count` and `noun`, in the plural where it must be."""
     if count == 1:
         return f"{count} {noun}"
-    return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
-
-
-class _SourceLines:
-    """Source lines from disk; the last file is kept, because findings come sorted by file."""
-
-    def __init__(self, from_disk: bool) -> None:
-        self._from_disk = from_disk
-        self._path: str | None = None
-        self._lines: list[str] = []
-
-    def line(self, path: str, number: int) -> str | None:
-        if path != self._path:
-            self._path = path
-            self._lines = []
-            # A pipe was read to its end by the scan; to open it again would wait for another writer.
-            if self._from_disk and os.path.isfile(path):
-                with suppress(SourceError, ValueError):
-                    self._lines = read_text(path).split("\n")
-        return self._lines[number - 1] if 1 <= number <= len(self._lines) else None
+    return f"{count} {noun}{'es' if noun.endswith(('s', 'x')) else 's'}"
 
 
 def _colored(lines: list[list[_Segment]]) -> str:

@@ -1,4 +1,4 @@
-"""The rules, in order of precedence: one write gets one finding, from the first rule that claims it."""
+"""The rules, in order of precedence: one write gets one finding, from the first rule that claims it; one obstacle, its rule's."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from time import perf_counter
 from types import MappingProxyType
 
-from modelguard.observation import StateWrite
-from modelguard.rules.base import Rule, Verdict
+from modelguard.observation import Obstacle, StateWrite
+from modelguard.rules.base import CaptureRule, Rule, Verdict
 from modelguard.rules.mg101_buffer_rebound import BufferRebound
 from modelguard.rules.mg102_parameter_rebound import ParameterRebound
 from modelguard.rules.mg103_tensor_attribute_rebound import TensorAttributeRebound
@@ -22,6 +22,14 @@ from modelguard.rules.mg111_shared_state_changed import SharedStateChanged
 from modelguard.rules.mg112_foreign_state_changed import ForeignStateChanged
 from modelguard.rules.mg113_unresolved_mutator import UnresolvedMutator
 from modelguard.rules.mg114_memoised_tensor import MemoisedTensor
+from modelguard.rules.mg201_host_sync import HostSync
+from modelguard.rules.mg202_data_dependent_branch import DataDependentBranch
+from modelguard.rules.mg203_data_dependent_shape import DataDependentShape
+from modelguard.rules.mg204_output_in_forward import OutputInForward
+from modelguard.rules.mg205_clock_or_randomness import ClockOrRandomness
+from modelguard.rules.mg206_opaque_call import OpaqueCall
+from modelguard.rules.mg207_constant_copied_to_device import ConstantCopiedToDevice
+from modelguard.rules.mg208_shape_branch import ShapeBranch
 from modelguard.rules.mg301_call_module_left import CallModuleLeft
 from modelguard.rules.mg302_get_attr_left import GetAttrLeft
 from modelguard.rules.mg303_call_method_left import CallMethodLeft
@@ -49,6 +57,14 @@ RULES: tuple[Rule, ...] = (
     ContainerMutated(),
     UnresolvedMutator(),
     PythonStateChanged(),
+    HostSync(),
+    DataDependentBranch(),
+    DataDependentShape(),
+    OutputInForward(),
+    ClockOrRandomness(),
+    OpaqueCall(),
+    ConstantCopiedToDevice(),
+    ShapeBranch(),
     CallModuleLeft(),
     GetAttrLeft(),
     CallMethodLeft(),
@@ -64,6 +80,14 @@ RULES: tuple[Rule, ...] = (
 
 by_code: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in sorted(RULES, key=lambda rule: rule.code)})
 """The rules by their code, in the order of the codes."""
+
+_by_hindrance = {rule.hindrance: rule for rule in RULES if isinstance(rule, CaptureRule)}
+
+
+def verdict_on(obstacle: Obstacle) -> tuple[Rule, Verdict]:
+    """The rule that an obstacle belongs to, and what it says."""
+    rule = _by_hindrance[obstacle.hindrance]
+    return rule, rule.verdict(obstacle)
 
 
 def judge(write: StateWrite, seconds: dict[str, float] | None = None) -> tuple[Rule, Verdict] | None:

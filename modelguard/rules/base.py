@@ -1,4 +1,4 @@
-"""What a rule is: its identity, its documentation, its examples and one question asked of each state write."""
+"""What a rule is: its identity, its documentation, its examples and one question asked of what the scan saw."""
 
 from __future__ import annotations
 
@@ -7,40 +7,57 @@ import textwrap
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from modelguard.findings import Effect, Evidence, Severity
-from modelguard.observation import StateWrite
+from modelguard.findings import Applicability, Effect, Evidence, Severity
+from modelguard.observation import Hindrance, Obstacle, StateWrite
 
 HEADINGS = ("What it does", "Why it is bad", "Use instead", "Severity", "References")
 """The sections that the docstring of every rule holds, in this order, each under `## `."""
 
 
 class Verdict(NamedTuple):
-    """What a rule says of a write: how bad, one sentence that names the attribute and what will go wrong, what to do."""
+    """What a rule says: how bad, one sentence that names what was found and what will go wrong, what to do."""
 
     severity: Severity
     message: str
     help: str
-    effect: Effect
+    effect: Effect | None
+
+
+class Repair(NamedTuple):
+    """What a fix makes of an example: pieces of its text, and what stands there afterwards."""
+
+    applicability: Applicability
+    changes: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
     """Source in which the rule must report `attribute` on `line`, at `severity`, and nothing at warning or error elsewhere.
 
-    `line` counts in `text`. `also` lists lines on which other findings are right.
+    `line` counts in `text`. `also` lists lines on which other findings are right. `repair` is what a fix must do, None
+    where there must be none.
     """
 
     source: str
     line: int
-    attribute: str
+    attribute: str = ""
     severity: Severity | None = None
     carried: bool | None = None
     also: tuple[int, ...] = ()
+    repair: Repair | None = None
 
     @property
     def text(self) -> str:
         """The source as a file would hold it."""
         return _as_file(self.source)
+
+    @property
+    def repaired(self) -> str:
+        """The text once the fix is applied."""
+        text = self.text
+        for before, after in self.repair.changes if self.repair is not None else ():
+            text = text.replace(before, after, 1)
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +98,11 @@ class Rule:
         return cls.documentation().splitlines()[0]
 
     @classmethod
+    def fixes(cls) -> frozenset[Applicability]:
+        """How safe the fixes are that some of its findings have: what the examples show."""
+        return frozenset(example.repair.applicability for example in cls.INVALID if example.repair is not None)
+
+    @classmethod
     def documentation(cls) -> str:
         """The documentation page, without indentation."""
         return inspect.cleandoc(cls.__doc__ or "")
@@ -93,6 +115,19 @@ class Rule:
             heading, _, body = part.partition("\n")
             found[heading.strip()] = body.strip()
         return found
+
+
+class CaptureRule(Rule):
+    """A rule about one kind of obstacle to capture: it has no say on writes."""
+
+    hindrance: ClassVar[Hindrance]
+
+    def check(self, write: StateWrite) -> None:
+        return None
+
+    def verdict(self, obstacle: Obstacle) -> Verdict:
+        """What there is to say of an obstacle of this kind."""
+        raise NotImplementedError
 
 
 def _as_file(source: str) -> str:

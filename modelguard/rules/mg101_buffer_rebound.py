@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modelguard.findings import Effect, Severity
+from modelguard.findings import Applicability, Effect, Severity
 from modelguard.observation import Kind, Operation, StateWrite
-from modelguard.rules.base import Invalid, Rule, Valid, Verdict
+from modelguard.rules.base import Invalid, Repair, Rule, Valid, Verdict
 from modelguard.rules.reading import holds, local_name
 
 
@@ -66,6 +66,39 @@ class BufferRebound(Rule):
             attribute="self.mean",
             severity=Severity.ERROR,
             carried=True,
+            repair=Repair(
+                Applicability.UNSAFE,
+                (
+                    (
+                        "self.mean = 0.9 * self.mean + 0.1 * x.mean(0)",
+                        "self.mean.copy_(0.9 * self.mean + 0.1 * x.mean(0))",
+                    ),
+                ),
+            ),
+        ),
+        Invalid(
+            """
+            import torch
+            from torch import nn
+
+
+            class Delayed(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.register_buffer("bias", torch.linspace(0.0, 1.0, 8))
+
+                def forward(self, x):
+                    self.bias = torch.roll(self.bias, 1, 0)
+                    return x + self.bias
+            """,
+            line=11,
+            attribute="self.bias",
+            severity=Severity.ERROR,
+            carried=True,
+            repair=Repair(
+                Applicability.SAFE,
+                (("self.bias = torch.roll(self.bias, 1, 0)", "self.bias.copy_(torch.roll(self.bias, 1, 0))"),),
+            ),
         ),
         Invalid(
             """
@@ -87,6 +120,10 @@ class BufferRebound(Rule):
             line=13,
             attribute="self.sin",
             severity=Severity.ERROR,
+            repair=Repair(
+                Applicability.UNSAFE,
+                (("self.cos, self.sin = ", "self.cos, sin = "), ("* self.sin[position]", "* sin[position]")),
+            ),
         ),
         Invalid(
             """
@@ -111,6 +148,15 @@ class BufferRebound(Rule):
             attribute="self.scale",
             severity=Severity.ERROR,
             carried=True,
+            repair=Repair(
+                Applicability.UNSAFE,
+                (
+                    (
+                        "module.scale = torch.maximum(module.scale * 0.99, peak)",
+                        "module.scale.copy_(torch.maximum(module.scale * 0.99, peak))",
+                    ),
+                ),
+            ),
         ),
         Invalid(
             """
@@ -157,6 +203,7 @@ class BufferRebound(Rule):
             attribute="self.seen",
             severity=Severity.WARNING,
             carried=True,
+            repair=Repair(Applicability.UNSAFE, (("self.seen = self.seen + 1", "self.seen.copy_(self.seen + 1)"),)),
         ),
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modelguard.findings import Effect, Severity
+from modelguard.findings import Applicability, Effect, Severity
 from modelguard.observation import Kind, Operation, StateWrite
-from modelguard.rules.base import Invalid, Rule, Valid, Verdict
+from modelguard.rules.base import Invalid, Repair, Rule, Valid, Verdict
 from modelguard.rules.reading import holds, local_name, within
 
 
@@ -136,6 +136,10 @@ class TensorAttributeRebound(Rule):
             line=17,
             attribute="self.rope.rows",
             severity=Severity.ERROR,
+            repair=Repair(
+                Applicability.UNSAFE,
+                (("self.rope.rows = ", "rows = "), ("x + self.rope.rows[:, None]", "x + rows[:, None]")),
+            ),
         ),
         Invalid(
             """

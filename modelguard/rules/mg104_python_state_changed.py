@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modelguard.findings import Effect, Severity
+from modelguard.findings import Applicability, Effect, Severity
 from modelguard.observation import Kind, Operation, StateWrite
-from modelguard.rules.base import Invalid, Rule, Valid, Verdict
+from modelguard.rules.base import Invalid, Repair, Rule, Valid, Verdict
 from modelguard.rules.reading import container_word, holds, local_name, within
 
 
@@ -67,6 +67,13 @@ class PythonStateChanged(Rule):
             attribute="self.step",
             severity=Severity.ERROR,
             carried=True,
+            repair=Repair(
+                Applicability.UNSAFE,
+                (
+                    ("self.step = 0", 'self.register_buffer("step", torch.tensor(0), persistent=False)'),
+                    ("self.step += 1", "self.step.add_(1)"),
+                ),
+            ),
         ),
         Invalid(
             """
@@ -86,6 +93,14 @@ class PythonStateChanged(Rule):
             line=11,
             attribute="self.calls",
             severity=Severity.WARNING,
+            repair=Repair(
+                Applicability.UNSAFE,
+                (
+                    ("from torch import nn", "import torch\nfrom torch import nn"),
+                    ("self.calls = 0", 'self.register_buffer("calls", torch.tensor(0), persistent=False)'),
+                    ("self.calls += 1", "self.calls.add_(1)"),
+                ),
+            ),
         ),
         Invalid(
             """

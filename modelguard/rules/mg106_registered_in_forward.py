@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modelguard.findings import Effect, GuardContext, Severity
+from modelguard.findings import Applicability, Effect, GuardContext, Severity
 from modelguard.observation import Kind, Operation, StateWrite
-from modelguard.rules.base import Invalid, Rule, Valid, Verdict
+from modelguard.rules.base import Invalid, Repair, Rule, Valid, Verdict
 from modelguard.rules.reading import fills_once, holds, is_shared, tensor_word, within
 
 _REGISTERING = ("register", "add")
@@ -66,6 +66,44 @@ class RegisteredInForward(Rule):
             line=9,
             attribute="self.mask",
             severity=Severity.ERROR,
+        ),
+        Invalid(
+            """
+            import torch
+            from torch import nn
+
+
+            class Causal(nn.Module):
+                def __init__(self, size):
+                    super().__init__()
+                    self.size = size
+
+                def forward(self, x):
+                    if not hasattr(self, "mask"):
+                        self.register_buffer("mask", torch.ones(self.size, self.size).tril())
+                    return x @ self.mask
+            """,
+            line=12,
+            attribute="self.mask",
+            severity=Severity.ERROR,
+            repair=Repair(
+                Applicability.UNSAFE,
+                (
+                    (
+                        """        if not hasattr(self, "mask"):
+            self.register_buffer("mask", torch.ones(self.size, self.size).tril())
+""",
+                        "",
+                    ),
+                    (
+                        """        self.size = size
+""",
+                        """        self.size = size
+        self.register_buffer("mask", torch.ones(self.size, self.size).tril())
+""",
+                    ),
+                ),
+            ),
         ),
         Invalid(
             """

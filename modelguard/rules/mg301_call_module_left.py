@@ -63,7 +63,7 @@ class CallModuleLeft(Rule):
 
             TRACER = "fx"
             """,
-            line=11,
+            line=10,
             attribute="",
         ),
     )

@@ -62,7 +62,7 @@ class GetAttrLeft(Rule):
 
             TRACER = "fx"
             """,
-            line=11,
+            line=10,
             attribute="",
         ),
     )

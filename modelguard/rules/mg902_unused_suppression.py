@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelguard.findings import Severity
+from modelguard.findings import Applicability, Severity
 from modelguard.observation import StateWrite
-from modelguard.rules.base import Invalid, Rule, Valid, Verdict
+from modelguard.rules.base import Invalid, Repair, Rule, Valid, Verdict
 
 
 class UnusedSuppression(Rule):
@@ -63,6 +63,7 @@ class UnusedSuppression(Rule):
             line=11,
             attribute="",
             severity=Severity.WARNING,
+            repair=Repair(Applicability.SAFE, (("        # modelguard: ignore[MG101] not captured\n", ""),)),
         ),
         # The comment covers the `if`, not what stands below it.
         Invalid(
@@ -83,6 +84,7 @@ class UnusedSuppression(Rule):
             line=10,
             attribute="",
             also=(11,),
+            repair=Repair(Applicability.SAFE, (("  # modelguard: ignore[MG104] only for the log", ""),)),
         ),
         Invalid(
             """
@@ -100,6 +102,7 @@ class UnusedSuppression(Rule):
             """,
             line=10,
             attribute="",
+            repair=Repair(Applicability.SAFE, (("MG104, MG105", "MG105"),)),
         ),
         Invalid(
             """
@@ -113,6 +116,7 @@ class UnusedSuppression(Rule):
             """,
             line=1,
             attribute="",
+            repair=Repair(Applicability.SAFE, (("# modelguard: ignore-file[lazy-cache] filled at warm-up\n", ""),)),
         ),
         Invalid(
             """
@@ -126,6 +130,9 @@ class UnusedSuppression(Rule):
             """,
             line=7,
             attribute="",
+            repair=Repair(
+                Applicability.SAFE, (("        # modelguard: ignore[MG104] the statement that stood here is gone\n", ""),)
+            ),
         ),
     )
 

@@ -1,6 +1,7 @@
 """A rule as a page of Markdown: what `modelguard explain` prints and what docs/rules/ holds.
 
-`python -m modelguard.rules.pages` writes the pages and the table in README.md; with a DIRECTORY, the pages only, there.
+`python -m modelguard.rules.pages` writes the pages, those of the error catalogue and the table in README.md; with a DIRECTORY,
+the pages of the rules only, there.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from modelguard.rules import by_code
+from modelguard.catalog import pages as error_pages
+from modelguard.catalog import tagged
+from modelguard.findings import Applicability
+from modelguard.rules import by_code, rule_names
 from modelguard.rules.base import Invalid, Rule
 
 _ROOT = Path(__file__).parents[2]
-_DOCS = _ROOT / "docs" / "rules"
+_DOCS = _ROOT / "docs"
 _README = _ROOT / "README.md"
 _BEGIN, _END = "<!-- rules: begin -->\n", "<!-- rules: end -->\n"
 
@@ -27,12 +31,29 @@ def page(rule: Rule) -> str:
         f"## Why it is bad\n\n{sections['Why it is bad']}",
         f"## Example\n\n{_code(marked(rule, rule.INVALID[0]))}",
         f"## Use instead\n\n{sections['Use instead']}\n\n{_code(rule.VALID[0].text)}",
+        f"## Fix\n\n{_fix(rule)}",
         f"## Severity\n\n{sections['Severity']}",
         f"To leave the rule out of a run: `modelguard scan --ignore {rule.code}`.",
+        *_errors(rule),
         f"## References\n\n{sections['References']}",
         f"Since modelguard {rule.since}.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _fix(rule: Rule) -> str:
+    """Whether there are fixes, in a sentence."""
+    kinds = rule.fixes()
+    if not kinds:
+        return "None."
+    if kinds == {Applicability.SAFE}:
+        return "`modelguard scan --fix` repairs it."
+    if kinds == {Applicability.UNSAFE}:
+        return "`modelguard scan --fix --unsafe-fixes` repairs some cases; read the change, it may alter what the code does."
+    return (
+        "`modelguard scan --fix` repairs the cases that are provably the same afterwards, and with `--unsafe-fixes` some others, "
+        "whose changes you should read."
+    )
 
 
 def index() -> str:
@@ -62,17 +83,28 @@ def marked(rule: Rule, example: Invalid) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages, and without a directory the table in README.md."""
-    directory = Path(arguments[0]) if arguments else _DOCS
-    if not arguments:
-        _README.write_text(readme(_README.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
+    """Write the pages of the rules; without a directory, all pages and the table in README.md."""
+    if arguments:
+        _write(Path(arguments[0]), pages())
+        return 0
+    _README.write_text(readme(_README.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
+    _write(_DOCS / "rules", pages())
+    _write(_DOCS / "errors", error_pages.pages(rule_names()))
+    return 0
+
+
+def _write(directory: Path, wanted: dict[str, str]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    wanted = pages()
     for stale in set(directory.glob("*.md")) - {directory / name for name in wanted}:
         stale.unlink()
     for name, text in wanted.items():
         (directory / name).write_text(text, encoding="utf-8", newline="\n")
-    return 0
+
+
+def _errors(rule: Rule) -> list[str]:
+    """What is told at run time of models with this fault, where something is."""
+    rows = [f"- [{error_pages.title(record)}](../errors/{record.id}.md)" for record in tagged(rule.code)]
+    return ["## Errors at run time\n\n" + "\n".join(rows)] if rows else []
 
 
 def _table(folder: str) -> str:

@@ -7,7 +7,6 @@ import os
 import sys
 from typing import Any
 
-import torch
 from torch import nn
 
 from modelguard.runtime.copying import deep_copied
@@ -16,8 +15,8 @@ from modelguard.runtime.observing import lines_run, side_effects_of
 from modelguard.runtime.process import answer
 from modelguard.runtime.replay import Replay, replay
 from modelguard.runtime.side_effects import SideEffect
-from modelguard.runtime.state import apart
-from modelguard.runtime.targets import Target, users_code
+from modelguard.runtime.state import apart, dotted
+from modelguard.runtime.targets import users_code
 
 _COMPILED_CALLS = 3
 """Calls that are made of the compiled model: the first, and two in which what it depends on may have changed."""
@@ -26,25 +25,24 @@ _COMPILED_CALLS = 3
 def observe(request: dict[str, Any]) -> dict[str, Any]:
     """Load the target, compare replay with eager steps, and have Dynamo compile it."""
     target, guesses = called_target(request["target"], request["inputs"])
-    calls = target.calls
     sources = _sources(target.model)
-    with apart(target.model):
-        seen = _lines(target, calls, sources)
-    with users_code("comparing replay with eager steps"):
+    if request["train"] is not None:
+        target.model.train(request["train"])
+    with users_code("comparing replay with eager steps"), lines_run(sources) as seen:
         compared = replay(
             target.model,
-            calls,
+            target.calls,
             target.kwargs,
             others=target.others,
             steps=request["steps"],
-            train=request["train"],
             device=request["device"],
+            vary=request["vary"],
         )
     with users_code("compiling it"), apart(target.model):
-        effects, problem = side_effects_of(*deep_copied((target.model, calls[:_COMPILED_CALLS], target.kwargs)))
+        effects, problem = side_effects_of(*deep_copied((target.model, target.calls[:_COMPILED_CALLS], target.kwargs)))
     return {
         "guessed_inputs": guesses,
-        "classes": sorted({base.__qualname__ for module in target.model.modules() for base in _own_bases(type(module))}),
+        "modules": _modules(target.model),
         "sources": sources,
         "lines": {path: sorted(lines) for path, lines in seen.items()},
         "replay": replay_record(compared),
@@ -55,21 +53,28 @@ def observe(request: dict[str, Any]) -> dict[str, Any]:
 
 def replay_record(compared: Replay) -> dict[str, Any]:
     """A comparison as plain values."""
-    error = compared.max_abs_error
     return {
         "verdict": compared.verdict.value,
         "device": compared.device,
         "step": compared.step,
         "where": list(compared.where),
-        # JSON has no infinity.
-        "max_abs_error": None if error is None or error == float("inf") else error,
+        "max_abs_error": _number(compared.max_abs_error),
         "freed": list(compared.freed),
         "stale": list(compared.stale),
+        "reason": compared.reason,
+        "steps": [step.value for step in compared.steps],
         "host_reads": [
             {"operator": read.operator, **({} if read.place is None else {"path": read.place.path, "line": read.place.line})}
             for read in compared.host_reads
         ],
+        "captured": compared.captured,
+        "errors": [_number(error) for error in compared.errors],
     }
+
+
+def _number(error: float | None) -> float | None:
+    # JSON has no infinity.
+    return None if error is None or error == float("inf") else error
 
 
 def effect_record(effect: SideEffect) -> dict[str, Any]:
@@ -82,16 +87,14 @@ def effect_record(effect: SideEffect) -> dict[str, Any]:
     }
 
 
-def _lines(target: Target, calls: list[tuple[Any, ...]], sources: list[str]) -> dict[str, set[int]]:
-    """The lines that eager steps run, on a copy; what they raise is told by the comparison, step and all."""
-    try:
-        model, copies, kwargs, others = deep_copied((target.model, calls, target.kwargs, target.others))
-        with lines_run(sources) as run, torch.no_grad():
-            for call in [*copies, *others]:
-                model(*call, **kwargs)
-    except (Exception, SystemExit):
-        return {}
-    return run
+def _modules(model: nn.Module) -> dict[str, list[str]]:
+    """The classes, other than torch's, of the module at each path."""
+    return {
+        "".join(("self", *(dotted(name) for name in path.split(".") if name))): [
+            base.__qualname__ for base in _own_bases(type(module))
+        ]
+        for path, module in model.named_modules(remove_duplicate=False)
+    }
 
 
 def _sources(model: nn.Module) -> list[str]:

@@ -17,19 +17,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from modelguard.own_code import forget, with_code
 from modelguard.runtime import dynamo
 from modelguard.runtime.bytecode_hook import bytecode_hook
 from modelguard.runtime.decompile import decompiled
 from modelguard.runtime.dump import dump
 from modelguard.runtime.errors import (
     CompilationModeError,
-    ModuleError,
     NothingCompiledError,
     OptionError,
     RecompileError,
     StateWriteError,
 )
-from modelguard.runtime.forward import Forward, forward_of, refuse_hooks, with_code
+from modelguard.runtime.forward import Forward, forward_of, refuse_hooks
+from modelguard.runtime.given import a_module
 from modelguard.runtime.side_effects import SideEffect, side_effects
 
 
@@ -97,13 +98,7 @@ class CompiledForward:
                 "Compilation mode cannot be NO_COMPILATION: a wrapper would have nothing to run. "
                 "Call the module itself, or choose 'stock' or 'once'; `can_wrap(mode)` tells beforehand."
             )
-        if not isinstance(module, nn.Module):
-            what = (
-                f"the class {module.__name__}; make an instance"
-                if isinstance(module, type)
-                else f"of type {type(module).__name__}"
-            )
-            raise ModuleError(f"only an instance of torch.nn.Module can be wrapped; this is {what}")
+        a_module(module, "wrapped")
         self._mode = _mode(mode)
         self._options = dict(options or {})
         if self._mode is CompilationMode.ONCE:
@@ -191,10 +186,10 @@ class CompiledForward:
         try:
             result = run(*args, **kwargs)
         except BaseException:
-            dynamo.forget(function.__code__)
+            forget(function.__code__)
             raise
         self._ready = _Ready(run)
-        weakref.finalize(self._ready, dynamo.forget, function.__code__).atexit = False
+        weakref.finalize(self._ready, forget, function.__code__).atexit = False
         return result
 
     def _once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -219,7 +214,7 @@ class CompiledForward:
             if taken.bytecode is not None:
                 self._taken = taken
             if self._takes_bytecode or not is_kept:
-                dynamo.forget(function.__code__)
+                forget(function.__code__)
             if self._dump is not None and taken.bytecode is not None:
                 dump(self._dump, self._name, taken.bytecode)
         if taken.bytecode is None:
@@ -238,7 +233,7 @@ class CompiledForward:
             run = partial(_guarded, _bound(compiled, self._forward), function, self._forward.receiver, self._name)
         ready = _Ready(run)
         if not self._takes_bytecode:
-            weakref.finalize(ready, dynamo.forget, function.__code__).atexit = False
+            weakref.finalize(ready, forget, function.__code__).atexit = False
         self._ready = ready
         return True
 
@@ -309,13 +304,16 @@ def _guarded(
     run: Callable[..., Any], function: FunctionType, receiver: tuple[object, ...], name: str, /, *args: Any, **kwargs: Any
 ) -> Any:
     try:
-        return run(*args, **kwargs)
+        with dynamo.quiet_limits():
+            return run(*args, **kwargs)
     except dynamo.RecompileLimitHit as error:
         named = inspect.signature(function).bind(*receiver, *args, **kwargs).arguments
         reasons = "".join(f"\n  {reason}" for reason in dynamo.failed_guards(function.__code__, named))
         raise RecompileError(
             f"{name} was compiled once, and that does not hold for these arguments{':' if reasons else ''}{reasons}\n"
-            "Compile with arguments whose sizes are marked dynamic, or use mode 'stock', which compiles again"
+            "A size that is marked dynamic is free but for what forward branches on, and but for 0 and 1, which are cases of "
+            "their own. Wrap the module once more for these arguments, mark a size that may be 0 or 1 with `mark_unbacked`, "
+            "or use mode 'stock', which compiles again"
         ) from error
 
 

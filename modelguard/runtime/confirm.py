@@ -31,6 +31,8 @@ class Request:
     device: str | None = None
     inputs: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    vary: bool = True
+    """Whether the inputs of a single call take other values at each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,13 @@ def observed(request: Request) -> dict[str, Any]:
     Raises:
         RunError: it told nothing, or what went wrong.
     """
-    asked = {"steps": request.steps, "train": request.train, "device": request.device, "inputs": request.inputs}
+    asked = {
+        "steps": request.steps,
+        "train": request.train,
+        "device": request.device,
+        "inputs": request.inputs,
+        "vary": request.vary,
+    }
     return ask("modelguard.runtime.child", request.target, asked, request.limits)
 
 
@@ -78,7 +86,7 @@ def joined(target: str, run: Mapping[str, Any], settings: SettingsFor) -> Confir
     writing = [frame["path"] for effect in run["side_effects"] for frame in effect["stack"]]
     sources = [shown_path(path) for path in dict.fromkeys((*run["sources"], *writing))]
     scanned = scan_paths(sources, _Everything(settings)) if sources else ScanReport()
-    seen = _Seen(run)
+    seen = _Seen(run, scanned.findings)
     findings: list[Finding] = []
     unconfirmed: dict[Finding, str] = {}
     for found in scanned.findings:
@@ -100,14 +108,17 @@ def joined(target: str, run: Mapping[str, Any], settings: SettingsFor) -> Confir
 
 
 class _Everything:
-    """Settings with all codes selected: what somebody ignores was foreseen all the same."""
+    """Settings with all that says something of state selected: what somebody ignores was foreseen all the same.
+
+    Running shows what becomes of state; that a capture would stop is no matter of evidence, and left to the scan.
+    """
 
     def __init__(self, settings: SettingsFor) -> None:
         self._settings = settings
 
     def for_path(self, path: str) -> Settings:
         """The settings of one path."""
-        return replace(self._settings.for_path(path), select=("MG",), ignore=(), per_file_ignores=())
+        return replace(self._settings.for_path(path), select=("MG1", "MG9"), ignore=(), per_file_ignores=())
 
 
 def _wants(finding: Finding, settings: SettingsFor) -> bool:
@@ -122,8 +133,12 @@ def _fails(finding: Finding, settings: SettingsFor) -> bool:
 class _Seen:
     """What running showed, asked finding by finding."""
 
-    def __init__(self, run: Mapping[str, Any]) -> None:
-        self._classes = {name.rpartition(".")[2] for name in run["classes"]}
+    def __init__(self, run: Mapping[str, Any], found: Sequence[Finding]) -> None:
+        self._modules: dict[tuple[str, ...], set[str]] = {}
+        for path, classes in run["modules"].items():
+            # Those of a list share a path without indices.
+            self._modules.setdefault(_plain(path), set()).update(name.rpartition(".")[2] for name in classes)
+        self._classes = set().union(*self._modules.values())
         self._lines = {os.path.realpath(path): set(lines) for path, lines in run["lines"].items()}
         self._written = {
             (os.path.realpath(frame["path"]), frame["line"]) for effect in run["side_effects"] for frame in effect["stack"]
@@ -131,7 +146,11 @@ class _Seen:
         replayed = run["replay"]
         self._verdict = replayed["verdict"]
         self._freed = replayed["freed"]
-        self._replayed = [_plain(path) for path in (*replayed["stale"], *replayed["freed"])]
+        self._culprits: set[Finding] = set()
+        for path in {_plain(path) for path in (*replayed["stale"], *replayed["freed"])}:
+            named = [each for each in found if _is_end(_plain(each.attribute or ""), path) and self._may_have_run(each.location)]
+            # Classes may have attributes of one name, and modules may share what they hold.
+            self._culprits.update([each for each in named if self._owns(each, path)] or named)
 
     def concerns(self, finding: Finding) -> bool:
         """Is it about a class of the model, or about code that ran on its behalf?"""
@@ -142,27 +161,50 @@ class _Seen:
     def evidence(self, finding: Finding) -> tuple[Evidence, ...]:
         """How it is known by now."""
         found = [Evidence.STATIC]
-        if any((os.path.realpath(finding.location.path), line) in self._written for line in _lines_of(finding.location)):
+        if self._is_written(finding.location):
             found.append(Evidence.DYNAMO)
-        path = _plain(finding.attribute or "")
-        differs = bool(path) and any(_is_end(path, other) for other in self._replayed)
-        if finding.code == MemoisedTensor.code and self._ran(finding.location):
-            differs = UNHELD in self._freed
-        if differs or (finding.effect is Effect.REPLAYED and self._ran(finding.location)):
+        if self._is_replayed(finding):
             found.append(Evidence.REPLAY)
         return tuple(found)
 
     def why_not(self, finding: Finding) -> str:
         """Why running did not show it."""
+        if not self._is_traced(finding.location):
+            return "its file defines none of the model's classes, so whether this line ran is not known"
         if not self._ran(finding.location):
             return "these calls did not run this line"
         if self._verdict != "same":
             return "it ran, and what differs in replay is something else"
         return "it ran, and replay gave the same: nothing that these calls read depends on it"
 
+    def _is_replayed(self, finding: Finding) -> bool:
+        """Did replay get wrong what it writes, or, for a write in place, was it replayed?"""
+        if self._ran(finding.location):
+            if finding.effect is Effect.REPLAYED:
+                return True
+            if finding.code == MemoisedTensor.code:
+                return UNHELD in self._freed
+        return finding in self._culprits
+
+    def _may_have_run(self, location: Location) -> bool:
+        # Of code that was compiled as it came, nothing but its writes is known.
+        return self._ran(location) or self._is_written(location) or not self._is_traced(location)
+
+    def _owns(self, finding: Finding, path: tuple[str, ...]) -> bool:
+        """Is the state path that of the finding's attribute in a module of its class?"""
+        owner = path[: -len(_plain(finding.attribute or ""))]
+        return (finding.class_name or "").rpartition(".")[2] in self._modules.get(owner, ())
+
     def _ran(self, location: Location) -> bool:
         lines = self._lines.get(os.path.realpath(location.path), set())
         return any(line in lines for line in _lines_of(location))
+
+    def _is_traced(self, location: Location) -> bool:
+        return os.path.realpath(location.path) in self._lines
+
+    def _is_written(self, location: Location) -> bool:
+        path = os.path.realpath(location.path)
+        return any((path, line) in self._written for line in _lines_of(location))
 
 
 def _lines_of(location: Location) -> range:

@@ -1,4 +1,4 @@
-"""The one place that knows torch's internals: everything under `torch._dynamo`, and every underscored name of torch.
+"""The one place of the runtime that knows torch's internals: what is under `torch._dynamo`, and underscored names of torch.
 
 What a version of torch may lack is looked up by name, and `None` is answered where it is not there.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 import operator
+import re
 import sys
 import threading
 import warnings
@@ -24,7 +25,6 @@ import torch._dynamo.convert_frame
 import torch._dynamo.eval_frame
 import torch._dynamo.exc
 import torch._dynamo.symbolic_convert
-import torch._dynamo.trace_rules
 from torch import nn
 
 
@@ -115,21 +115,9 @@ def reset() -> None:
     torch._dynamo.reset()
 
 
-def is_wrapped(function: FunctionType) -> bool:
-    """Whether Dynamo would trace a function through a frame of its own, which all such functions share."""
-    return bool(_config.wrap_top_frame) or bool(torch._dynamo.trace_rules.check(function))
-
-
 def is_cached(code: CodeType) -> bool:
     """Whether Dynamo keeps compiled code for a code object."""
     return bool(_cache_entries(code))
-
-
-def forget(code: CodeType) -> None:
-    """Have Dynamo drop what it compiled for a code object. It never does by itself: two of its tables keep each other alive."""
-    reset = getattr(torch._dynamo.eval_frame, "reset_code", None)
-    if reset is not None:
-        reset(code)
 
 
 def failed_guards(code: CodeType, arguments: Mapping[str, object]) -> list[str]:
@@ -158,6 +146,12 @@ def hooks_of(module: nn.Module) -> list[str]:
     return [name for name in _HOOKS if getattr(module, name, None)]
 
 
+def has_global_hooks() -> bool:
+    """Whether there are hooks around the `forward` of every module."""
+    any_hook: Any = nn.modules.module._has_any_global_hook
+    return bool(any_hook())
+
+
 def has_forward(module: nn.Module) -> bool:
     """Whether a module defines `forward` at all."""
     unimplemented = getattr(nn.modules.module, "_forward_unimplemented", None)
@@ -180,8 +174,24 @@ class Refusal:
 _REFUSALS = (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.UserError)
 _BREAK_LOGS = ("torch._dynamo.symbolic_convert.__graph_breaks", "torch._dynamo.convert_frame.__graph_breaks")
 _RECOMPILE_LOG = "torch._dynamo.guards.__recompiles"
+_LIMIT_LOG = "torch._dynamo.convert_frame"
+_LIMIT_HIT = "torch._dynamo hit config."
+"""How the log's message starts on code that is compiled no more."""
+
+_FAKE_CALL = re.compile(r"got (\w+)\((['\"])(.*)\2\)\s*$", re.MULTILINE)
+"""What an operator raised for tensors without values, in Dynamo's explanation."""
+
 _MODULES = "_modelguard_modules"
 _TRANSLATOR: Any = getattr(torch._dynamo.symbolic_convert, "InstructionTranslatorBase", ())
+
+
+def cause(error: BaseException) -> str:
+    """Why a call of something compiled failed, in a line: what an operator raised, where Dynamo wraps that in an explanation."""
+    text = str(error).strip()
+    raised = _FAKE_CALL.search(text) if isinstance(error, _REFUSALS) else None
+    if raised is not None:
+        return f"{raised[1]}: {raised[3]}"
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 
 def refusal(error: BaseException) -> Refusal | None:
@@ -259,6 +269,34 @@ def recompilations() -> Iterator[list[str]]:
             yield found
         finally:
             enabled.artifact_names.intersection_update(before)
+
+
+def quiet() -> AbstractContextManager[None]:
+    """Keep what is logged of compilations in this thread from everybody: what failed is in the exception as well."""
+    loggers = [each for name, each in logging.root.manager.loggerDict.items() if name.startswith(("torch._dynamo", "torch._sub"))]
+    return _muted([each for each in loggers if isinstance(each, logging.Logger)], "")
+
+
+def quiet_limits() -> AbstractContextManager[None]:
+    """The same for what is logged where a limit on recompilations is met."""
+    return _muted([logging.getLogger(_LIMIT_LOG)], _LIMIT_HIT)
+
+
+@contextmanager
+def _muted(loggers: Sequence[logging.Logger], start: str) -> Iterator[None]:
+    """Without the messages of this thread that start like this. A filter holds for its logger, and not for those below."""
+    thread = threading.get_ident()
+
+    def passes(record: logging.LogRecord) -> bool:
+        return record.thread != thread or not str(record.msg).startswith(start)
+
+    for logger in loggers:
+        logger.addFilter(passes)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(passes)
 
 
 @contextmanager

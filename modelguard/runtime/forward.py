@@ -1,17 +1,14 @@
-"""A module's `forward` as a function with a code object of its own.
-
-Dynamo keeps what it compiled, its guards and its limits with the code object. One that belongs to a single wrapper cannot be
-mixed up with another instance's, and everything that was kept with it goes when it goes.
-"""
+"""A module's `forward` as a function that can be compiled on its own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 from torch import nn
 
+from modelguard import own_code
 from modelguard.runtime import dynamo
 from modelguard.runtime.errors import ForwardHooksError, ModuleError
 
@@ -24,9 +21,8 @@ class Forward:
     receiver: tuple[object, ...]
 
     def copied(self) -> FunctionType:
-        """The function anew. One that Dynamo would trace through a frame that it shares is called from a frame of its own."""
-        function = _through(self.function) if dynamo.is_wrapped(self.function) else self.function
-        return with_code(function, function.__code__.replace())
+        """The function anew, with a code object that belongs to one wrapper."""
+        return own_code.copied(self.function)
 
 
 def forward_of(module: nn.Module) -> Forward:
@@ -48,24 +44,9 @@ def forward_of(module: nn.Module) -> Forward:
 
 def refuse_hooks(module: nn.Module) -> None:
     """Refuse a module whose hooks a call of its `forward` alone would skip."""
-    tables = dynamo.hooks_of(module)
+    tables = [*dynamo.hooks_of(module), *(["global hooks of all modules"] if dynamo.has_global_hooks() else [])]
     if tables:
         raise ForwardHooksError(
             f"{type(module).__name__} has hooks ({', '.join(tables)}), which run around forward and would be skipped; "
             "remove them, do their work in forward, or wrap a module that calls this one"
         )
-
-
-def with_code(function: FunctionType, code: CodeType) -> FunctionType:
-    """A function that runs `code` with the globals, defaults and closure of another."""
-    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
-
-
-def _through(function: FunctionType) -> FunctionType:
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    assert isinstance(forward, FunctionType)
-    return forward

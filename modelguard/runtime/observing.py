@@ -50,13 +50,13 @@ def side_effects_of(
     taken = Compilations(model)
     problem = None
     try:
-        with bytecode_hook(taken), dynamo.raised_limits(), torch.no_grad():
+        with bytecode_hook(taken), dynamo.raised_limits(), dynamo.quiet(), torch.no_grad():
             compiled = torch.compile(model, backend="eager")
             for call in calls:
                 compiled(*call, **(kwargs or {}))
     except Exception as error:
         # Dynamo runs the model's code, which can raise anything; eager steps tell whether it is the model's fault.
-        problem = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+        problem = dynamo.cause(error)
     finally:
         dynamo.reset()
     return list(taken.found), problem

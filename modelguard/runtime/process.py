@@ -48,7 +48,7 @@ def ask(module: str, target: str, request: Mapping[str, Any], limits: Limits) ->
     """
     with tempfile.TemporaryDirectory(prefix="modelguard-") as folder:
         asked, told = os.path.join(folder, "request.json"), os.path.join(folder, "result.json")
-        document = {**request, "target": target, "memory": limits.memory}
+        document = {**request, "target": target, "memory": limits.memory, "timeout": limits.timeout}
         Path(asked).write_text(json.dumps(document), encoding="utf-8")
         _run(target, [sys.executable, "-m", module, asked, told], told, limits.timeout)
         result: dict[str, Any] = json.loads(Path(told).read_text(encoding="utf-8"))

@@ -109,7 +109,7 @@ def _parts(value: Any, table: dict[str, Any], path: str) -> Iterator[tuple[str, 
         table[path] = frozenset(value) if atoms else len(value)
     elif isinstance(value, nn.Module):
         for attributes in (value._parameters, value._buffers, value._modules):
-            yield from ((_dotted(key), item) for key, item in list(attributes.items()))
+            yield from ((dotted(key), item) for key, item in list(attributes.items()))
         yield from ((f".{name}", list(getattr(value, name).values())) for name in hooks_of(value))
     elif (raw := _bytes(value)) is not None:
         table[path] = raw
@@ -150,7 +150,8 @@ def _bytes(value: Any) -> bytes | None:
     return None if "O" in view.format else view.tobytes()
 
 
-def _dotted(name: str) -> str:
+def dotted(name: str) -> str:
+    """The step from a module to a child, in a path."""
     return f"[{name}]" if name.isdigit() else f".{name}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from torch import nn
 
 from modelguard.runtime.copying import deep_copied
 from modelguard.runtime.errors import OptionError
+from modelguard.runtime.given import a_module
 from modelguard.runtime.observing import side_effects_of
 from modelguard.runtime.replay import STEPS, Replay, Verdict, replay
 from modelguard.runtime.state import apart
@@ -26,6 +26,7 @@ def assert_replay_safe(
     steps: int = STEPS,
     train: bool | None = None,
     device: str | None = None,
+    vary: bool = True,
 ) -> Replay:
     """Check that replaying one captured step gives what eager steps give, outputs and state.
 
@@ -34,19 +35,21 @@ def assert_replay_safe(
 
     Args:
         model: left as it is; copies are run.
-        args: the arguments of each step, if all steps take the same.
+        args: the arguments of each step; floating-point values differ from step to step, unless `vary` is false.
         calls: arguments by step, in place of `args`.
-        kwargs, others, steps, train, device: as for `modelguard.runtime.replay`.
+        kwargs, others, steps, train, device, vary: as for `modelguard.runtime.replay`.
 
     Raises:
         AssertionError: they differ; the message names step, output and state.
+        ModuleError: `model` is no module, such as the class of one.
         OptionError: an option has a value that is not allowed.
         ReplayError: the comparison cannot be made.
     """
     __tracebackhide__ = True
     if args and calls is not None:
         raise OptionError("give the arguments of every step as `calls`, or the same ones for all steps as `args`, not both")
-    result = replay(model, [args] if calls is None else calls, kwargs, others=others, steps=steps, train=train, device=device)
+    given = [args] if calls is None else calls
+    result = replay(model, given, kwargs, others=others, steps=steps, train=train, device=device, vary=vary)
     if result.verdict is not Verdict.SAME:
         raise AssertionError(_told(type(model).__name__, result))
     return result
@@ -62,8 +65,10 @@ def assert_no_state_writes(model: nn.Module, *args: Any, kwargs: Mapping[str, An
 
     Raises:
         AssertionError: there is such code; the message names object, attribute and line.
+        ModuleError: `model` is no module, such as the class of one.
     """
     __tracebackhide__ = True
+    a_module(model, "compiled")
     with apart(model):
         effects, problem = side_effects_of(*deep_copied((model, [args], dict(kwargs or {}))))
     if effects:
@@ -79,7 +84,7 @@ def _told(name: str, result: Replay) -> str:
     how = "a CUDA graph" if result.device == "cuda" else "its recorded operators (there is no CUDA graph here)"
     lines = [f"{name} is not replay-safe: {result.verdict.value}, by {how}"]
     if result.step is not None:
-        lines.append(f"  from step {result.step}: {_listed(result.where)}{_amount(result.max_abs_error)}")
+        lines.append(f"  from step {result.step}: {_listed(result.where)}{_amount(result)}")
     if result.stale:
         lines.append(f"  state that differs: {_listed(result.stale)}")
     if result.freed:
@@ -91,10 +96,10 @@ def _told(name: str, result: Replay) -> str:
     return "\n".join(lines)
 
 
-def _amount(error: float | None) -> str:
-    if error is None:
+def _amount(result: Replay) -> str:
+    if result.max_abs_error is None:
         return ""
-    return ", of another size or type, or no number" if math.isinf(error) else f", by up to {error:.3g}"
+    return f": {result.reason}" if result.reason else f", by up to {result.max_abs_error:.3g}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from torch import nn
 from modelguard.runtime import dynamo
 from modelguard.runtime.bytecode_hook import bytecode_hook
 from modelguard.runtime.errors import OptionError, StateWriteError
+from modelguard.runtime.given import a_module
 from modelguard.runtime.observing import Compilations
 from modelguard.runtime.side_effects import SideEffect
 
@@ -32,11 +33,12 @@ def watch(model: nn.Module, action: Literal["raise", "warn"] = "raise") -> Itera
         What is found so far, in `found`.
 
     Raises:
+        ModuleError: `model` is no module, such as the class of one.
         StateWriteError: at the end of the block, if `action` is `raise` and there was such code.
     """
     if action not in ("raise", "warn"):
         raise OptionError(f"there is no action {action!r}; choose 'raise' or 'warn'")
-    taken = Compilations(model, _warn if action == "warn" else None)
+    taken = Compilations(a_module(model, "watched"), _warn if action == "warn" else None)
     with bytecode_hook(taken), dynamo.raised_limits():
         yield taken
     if action == "raise" and taken.found:
@@ -44,9 +46,10 @@ def watch(model: nn.Module, action: Literal["raise", "warn"] = "raise") -> Itera
 
 
 def _warn(effect: SideEffect) -> None:
-    message = f"compiled code writes state: {effect}"
     if effect.stack:
-        # Dynamo's frames lie between here and the write: the warning is about the line that it names.
-        warnings.warn_explicit(message, StateWriteWarning, effect.stack[-1].path, effect.stack[-1].line)
+        # Dynamo's frames lie between here and the write, whose place is that of the warning.
+        place = effect.stack[-1]
+        message = f"compiled code writes state: {effect.path} is {effect.operation} in {place.function}"
+        warnings.warn_explicit(message, StateWriteWarning, place.path, place.line)
     else:
-        warnings.warn(message, StateWriteWarning, stacklevel=2)
+        warnings.warn(f"compiled code writes state: {effect}", StateWriteWarning, stacklevel=2)

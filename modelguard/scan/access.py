@@ -162,8 +162,9 @@ class Access(Observing):
         if name in METADATA_ATTRIBUTES:
             sized = name in SIZE_ATTRIBUTES
             kinds = Kind.TUPLE if name == "shape" else Kind.NUMBER if sized else Kind.OBJECT
-            element = Value(Kind.NUMBER, inputs=base.inputs) if name == "shape" else None
-            return Value(kinds, element=element, about=base.paths, inputs=sized and base.inputs)
+            size = Kind.SIZE if name == "shape" and base.inputs and not base.kinds & Kind.ARRAY else 0
+            element = Value(Kind.NUMBER | size, inputs=base.inputs) if name == "shape" else None
+            return Value(kinds | size, element=element, about=base.paths, inputs=sized and base.inputs)
         if (
             name in VIEW_ATTRIBUTES
             and (tensor_like(base) or base.paths)
@@ -299,7 +300,8 @@ class Access(Observing):
         if base.kinds & Kind.ANY_TENSOR and not base.kinds & (Kind.CONTAINER | Kind.TUPLE):
             # An index that may be a mask gives a copy; what is then written to would be lost, so that must be a view.
             fancy = mode != RECEIVER and not isinstance(node.slice, (ast.Slice, ast.Constant, ast.Tuple, ast.UnaryOp))
-            return Value(Kind.TENSOR, () if fancy else base.paths, inputs=base.inputs or key.inputs)
+            kinds = Kind.TENSOR | (base.kinds & (Kind.UNKNOWN | Kind.MASK | Kind.ON_CPU | Kind.READ | Kind.ARRAY))
+            return Value(kinds, () if fancy else base.paths, inputs=base.inputs or key.inputs)
         return self.element_of(base).with_inputs(base.inputs or key.inputs)
 
     def element_of(self, base: Value) -> Value:
@@ -308,7 +310,9 @@ class Access(Observing):
         kinds = base.kinds
         if element is None:
             inner = kinds & Kind.ANY_TENSOR
-            element = Value(Kind.TENSOR if inner and not kinds & (Kind.CONTAINER | Kind.TUPLE | Kind.UNKNOWN) else Kind.UNKNOWN)
+            known = inner and not kinds & (Kind.CONTAINER | Kind.TUPLE | Kind.UNKNOWN)
+            marks = kinds & (Kind.MASK | Kind.ON_CPU | Kind.READ | Kind.ARRAY)
+            element = Value((Kind.TENSOR if known else Kind.UNKNOWN) | marks)
         if base.paths and not element.paths:
             if kinds & Kind.ANY_TENSOR and not kinds & (Kind.CONTAINER | Kind.TUPLE | Kind.MODULE):
                 return element.with_paths(base.paths).with_inputs(base.inputs)

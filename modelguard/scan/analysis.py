@@ -15,13 +15,14 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from modelguard.errors import SourceError
-from modelguard.observation import StateWrite
+from modelguard.findings import Cell
+from modelguard.observation import Obstacle, StateWrite
 from modelguard.scan.candidates import Candidates
 from modelguard.scan.dependencies import Wanted, digest, imports_of
 from modelguard.scan.dependents import offered
 from modelguard.scan.extraction import Copies, extract
 from modelguard.scan.facts import FunctionNode
-from modelguard.scan.files import as_bytes, read_source, read_text, text_of
+from modelguard.scan.files import as_bytes, is_notebook, plain_line_ends, read_source, read_text, text_of
 from modelguard.scan.kept import Kept, Read, Stamp, stamp
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.project import Project
@@ -53,8 +54,9 @@ class Options(NamedTuple):
 class Problem(NamedTuple):
     """Something that kept the analysis from a file, or from a part of it.
 
-    `kind` is `unread` for what cannot be read or parsed, `partly` for what is too much to be followed to its end, `changed` for a
-    file that is another by now, `internal` for a fault of modelguard's own, with the traceback as `detail`.
+    `kind` is `unread` for what cannot be read or parsed, `partly` for what is too much to be followed to its end and for a cell
+    that does not parse, `foreign` for a notebook in another language, `changed` for a file that is another by now, `internal` for
+    a fault of modelguard's own, with the traceback as `detail`.
     """
 
     kind: str
@@ -65,9 +67,9 @@ class Problem(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What was found in one file: the writes of its entry points, wherever in the project they lie.
+    """What was found in one file: the writes and obstacles of its entry points, wherever in the project they lie.
 
-    `offers` are its classes and functions by which other files may reach writes in it.
+    `offers` are its classes and functions by which other files may reach writes in it; `cells` are those of a notebook.
     """
 
     path: str
@@ -76,10 +78,12 @@ class Scanned(NamedTuple):
     module_classes: int
     entry_points: int
     writes: tuple[StateWrite, ...]
+    obstacles: tuple[Obstacle, ...]
     problems: tuple[Problem, ...]
     imports: tuple[Wanted, ...]
     offers: tuple[str, ...]
     suppressions: tuple[Suppression, ...]
+    cells: tuple[Cell, ...]
 
 
 class Base(NamedTuple):
@@ -119,6 +123,7 @@ class Analysis:
         self._stamps: dict[str, Stamp | None] = {}
         self._copies = Copies() if kept is None else kept.copies
         self._suppressions: dict[str, tuple[Suppression, ...]] = {}
+        self._cells: dict[str, tuple[Cell, ...]] = {}
         self._problems: list[Problem] = []
         self._changed: set[str] = set()
         self._roots = tuple(roots)
@@ -131,11 +136,11 @@ class Analysis:
         self._project = project
         self.sought = project.sought
         entry_points = frozenset(self._options.entry_points)
-        self._candidates = Candidates(project, entry_points, self._scope)
         self._world = World(project, entry_points, self._scope, None if self._kept is None else self._kept.parsed)
+        self._candidates = Candidates(project, entry_points, self._scope, self._world.syntax)
 
     def scan(self, path: str) -> Scanned:
-        """Parse a file, and walk its entry points that could hold a write."""
+        """Parse a file, and walk its entry points that could hold a write or an obstacle."""
         self._problems = []
         self._changed = set()
         absolute = os.path.abspath(path)
@@ -143,6 +148,7 @@ class Analysis:
             self._resume(self._kept, path, absolute)
         classes = entries = 0
         writes: list[StateWrite] = []
+        obstacles: list[Obstacle] = []
         file: SourceFile | None = None
         try:
             file = self._open(path, absolute)
@@ -155,8 +161,10 @@ class Analysis:
                 found = list(self._entries(info))
                 entries += len({name for name, _ in found})
                 for name, method in found:
-                    if method is None or not self._options.filter_facts or self._candidates.may_write(info, method):
-                        writes += self._walk(info, name, method)
+                    if method is None or not self._options.filter_facts or self._candidates.worth_a_walk(info, method):
+                        recorder = self._walk(info, name, method)
+                        writes += [write for write in recorder.state_writes() if write.location.path in self._scope]
+                        obstacles += [each for each in recorder.obstacles.values() if each.location.path in self._scope]
             self.timings["walk"] += time.perf_counter() - start
         except SourceError as error:
             self._problems.append(Problem("unread", path, error.line, error.message))
@@ -175,10 +183,12 @@ class Analysis:
             classes,
             entries,
             tuple(writes),
+            tuple(obstacles),
             tuple(self._problems),
             imports_of(file.facts) if file is not None else (),
             offered(file.facts, self._options.entry_points) if file is not None else (),
             self._suppressions.get(absolute, ()),
+            self._cells.get(absolute, ()),
         )
 
     def _resume(self, kept: Kept, path: str, absolute: str) -> None:
@@ -212,7 +222,7 @@ class Analysis:
             if info.assigning(name) is not None or info.stores(name, self._scope):
                 yield name, None
 
-    def _walk(self, info: ClassInfo, name: str, method: Method | None) -> list[StateWrite]:
+    def _walk(self, info: ClassInfo, name: str, method: Method | None) -> Recorder:
         label = f"{info.name}.{name}"
         recorder = Recorder(label)
         walk = Walk(self._world, recorder)
@@ -226,7 +236,7 @@ class Analysis:
         where, line = (method.owner.file.path, method.facts.line) if method is not None else (info.file.path, info.facts.line)
         if message is not None and where in self._scope:
             self._problems.append(Problem("partly", where, line, message))
-        return [write for write in recorder.state_writes() if write.location.path in self._scope]
+        return recorder
 
     def _open(self, path: str, absolute: str) -> SourceFile:
         """The file to scan, with its syntax at hand where it was not read before."""
@@ -249,20 +259,22 @@ class Analysis:
     def _read(self, path: str, absolute: str, keep: bool) -> SourceFile:
         given = self._given.get(absolute)
         found = None
-        if self._kept is not None:
+        # What else a notebook holds is told each time.
+        kept = None if is_notebook(path) else self._kept
+        if kept is not None:
             self._stamps[absolute] = stamp(absolute, given)
-            found = self._kept.find(path, self._stamps[absolute])
+            found = kept.find(path, self._stamps[absolute])
         functions: dict[int, FunctionNode] = {}
         text = ""
         if found is None:
             content = read_source(path) if given is None else given
             if self._hashing:
                 self.loaded[absolute] = digest(as_bytes(content))
-            text = text_of(content, path)
+            text = plain_line_ends(self._code(as_bytes(content), path, absolute)) if is_notebook(path) else text_of(content, path)
             facts, functions = extract(path, text, _parse(text, path), self._copies)
             found = Read(facts, read(text), hash(text))
-            if self._kept is not None:
-                self._kept.keep(path, self._stamps[absolute], found)
+            if kept is not None:
+                kept.keep(path, self._stamps[absolute], found)
         if found.suppressions:
             self._suppressions[absolute] = found.suppressions
         file = SourceFile(path, found.facts, self._reader(path, given, text, found.known), self._opened)
@@ -270,10 +282,21 @@ class Analysis:
             file.syntax = functions
         return file
 
+    def _code(self, content: bytes, path: str, absolute: str) -> str:
+        """The code of a notebook, which nothing imports: it is read only to be scanned."""
+        from modelguard.scan import notebooks
+
+        notebook = notebooks.read(content, path)
+        self._cells[absolute] = notebook.cells
+        self._problems += [Problem("partly", path, fault.line, fault.message) for fault in notebook.faults]
+        if notebook.language is not None:
+            self._problems.append(Problem("foreign", path, None, f"skipped: this notebook is written in {notebook.language}"))
+        return notebook.text
+
     def _reader(self, path: str, given: str | bytes | None, text: str, known: int) -> Callable[[], str]:
         """How to get the text of a file once more."""
         if given is not None:
-            return lambda: text_of(given, path)
+            return lambda: text if is_notebook(path) else text_of(given, path)
         # What comes from a pipe comes once.
         return (lambda: self._again(path, known)) if os.path.isfile(path) else (lambda: text)
 

@@ -18,6 +18,11 @@ _FRESH_CALLS = frozenset(
 _MADE = frozenset((ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr))
 """Expressions that make something new, whatever their parts are."""
 _LIBRARIES = frozenset(("torch", "F", "nn", "np", "math", "numpy", "functional"))
+_TENSOR_ALONE = (TENSOR_METHODS - frozenset("add log any all max min where select roll norm view".split())) | frozenset(
+    "size dim ndim numel shape dtype device flatten squeeze unsqueeze permute transpose contiguous detach".split()
+)
+"""Attributes that speak for a tensor where nothing is known of a parameter."""
+_CONTAINER_ALONE = frozenset("append extend items keys values get pop update".split())
 _TENSOR_FIELDS = frozenset(("requires_grad", "grad"))
 """What is set on tensors; on a tensor of the caller's it is no matter of the module's state."""
 NO_NAMES: frozenset[str] = frozenset()
@@ -358,6 +363,39 @@ def examine(
     """
     examiner = _Examiner(function, is_method, children)
     return examiner.seen(), frozenset(examiner.asked)
+
+
+def used_as_tensors(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
+    """The parameters of a function of which its body says that they are tensors, before they are bound to something else.
+
+    It says so by methods that tensors alone have, by functions of torch that are handed one, and by indices such as `x[:, 0]`;
+    not where it also asks what they are, or uses them as a container.
+    """
+    used: dict[str, int] = {}
+    bound: dict[str, int] = {}
+    other: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                bound[node.id] = min(bound.get(node.id, node.lineno), node.lineno)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.attr in _TENSOR_ALONE:
+                used[node.value.id] = min(used.get(node.value.id, node.lineno), node.lineno)
+            elif node.attr in _CONTAINER_ALONE:
+                other.add(node.value.id)
+        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            if isinstance(node.slice, ast.Tuple) and tensor_index(node.slice):
+                used[node.value.id] = min(used.get(node.value.id, node.lineno), node.lineno)
+            elif isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+                other.add(node.value.id)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
+            first = node.args[0].id
+            name = dotted(node.func)
+            if name == "isinstance":
+                other.add(first)
+            elif name.partition(".")[0] in ("torch", "F") and name.rpartition(".")[2] in TENSOR_METHODS:
+                used[first] = min(used.get(first, node.lineno), node.lineno)
+    return frozenset(name for name, line in used.items() if name not in other and line <= bound.get(name, line))
 
 
 def tensor_index(node: ast.expr) -> bool:

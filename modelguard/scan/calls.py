@@ -10,6 +10,7 @@ from modelguard.scan.attributes import instance_of
 from modelguard.scan.conditions import predicate
 from modelguard.scan.functions import external
 from modelguard.scan.methods import builtin_method, hand_over, named_store
+from modelguard.scan.obstacles import function_called, is_made, logged, module_called
 from modelguard.scan.paths import Path
 from modelguard.scan.symbols import ClassInfo
 from modelguard.scan.tables import CONTAINER_MUTATORS, HOOK_REGISTRATIONS
@@ -48,6 +49,10 @@ def evaluate(walk: Expressions, node: ast.Call, mode: int) -> Value:
     if isinstance(func, ast.Name) and func.id == "super" and walk.now.environment.holder("super") is None:
         return _super(walk, node)
     if isinstance(func, ast.Attribute):
+        if not walk.muted and logged(walk, node):
+            # What is written to the log is a part of the same obstacle.
+            with walk.mute():
+                return evaluate(walk, node, mode)
         receiver = walk.receiver(func.value)
         args, kwargs = _arguments(walk, node)
         result = method(walk, receiver, func.attr, args, kwargs, node, kept)
@@ -115,6 +120,7 @@ def call(walk: Expressions, function: Value, args: Arguments, kwargs: Keywords, 
                 break
             return method(walk, holder, path.steps[-1], args, kwargs, node, True)
     if function.kinds & Kind.MODULE or function.paths:
+        module_called(walk, function, node)
         if walk.pending_hooks:
             walk.run_hooks(function.paths)
         walk.touch_called(function)
@@ -140,7 +146,12 @@ def _call_object(walk: Expressions, item: Object, args: Arguments, kwargs: Keywo
         tested = predicate(item.name)
         if tested is not None:
             return tested
-        result = walk.invoke(item, args, kwargs, node)
+        function_called(walk, item, node)
+        if item.disabled:
+            with walk.mute():
+                result = walk.invoke(item, args, kwargs, node)
+        else:
+            result = walk.invoke(item, args, kwargs, node)
         if item.memoised and node is not None and result.content_kinds & Kind.ANY_TENSOR:
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else item.name
             path = Path(Root.GLOBAL, called, item.scope, ())
@@ -242,7 +253,7 @@ def method(walk: Expressions, receiver: Value, name: str, args: Arguments, kwarg
         return join_all(results)
     if not results or receiver.paths:
         attribute = walk.attribute(receiver, name, node) if receiver.classes or receiver.objects else NOTHING
-        if attribute.objects and not any(isinstance(item, External) for item in attribute.objects):
+        if attribute.objects and not any(isinstance(item, External) and not is_made(item.dotted) for item in attribute.objects):
             return call(walk, attribute, args, kwargs, node)
         if attribute.kinds & Kind.MODULE or attribute.classes:
             return call(walk, attribute, args, kwargs, node)

@@ -1,4 +1,6 @@
-"""Which entry points are worth a walk: those from whose text, by names alone, a function is reached that could write state.
+"""Which entry points are worth a walk: those from whose text, by names alone, a function is reached that could matter.
+
+It matters if it could write state, or could hold an obstacle to capture.
 
 Names over-approximate calls: whatever the walk could follow is named in the text it starts from.
 """
@@ -7,18 +9,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from modelguard.scan.bindings import CONSTRUCTORS
-from modelguard.scan.facts import FunctionFacts
+from modelguard.scan.facts import FunctionFacts, FunctionNode
 from modelguard.scan.project import Project
+from modelguard.scan.suspicion import ANYTHING, SURE, Suspicion, suspicion
 from modelguard.scan.symbols import ClassInfo, FunctionName, GlobalName, Method, SourceFile
+from modelguard.scan.tables import DISABLERS, GENERATORS, OPAQUE_MODULES, SCRIPTERS
 from modelguard.scan.texts import WORD
 
 _HOOKS = frozenset(("register_forward_pre_hook", "register_forward_hook"))
 
 
-_MEMOISERS = frozenset(("lru_cache", "cache", "cached"))
+_MAKERS = frozenset(name.rpartition(".")[2] for name in GENERATORS | SCRIPTERS | DISABLERS)
+"""Functions whose result is no graph's to hold, wherever it is called later."""
+_KEPT = frozenset(("lru_cache", "cache", "cached")) | _MAKERS
+_TENSORS = re.compile(
+    r"""register_(?:buffer|parameter)\(\s*f?["'](\w*)|"""
+    r"""setattr\(\s*self\s*,\s*["'](\w+)|"""
+    r"""self\.(\w+)\s*(?::[^=\n]+)?=\s*(?!(?:\w+\.)*[A-Z](?!uffer|arameter))[^\n]*\("""
+)
+"""Finds the attributes that a constructor may bind to tensors: what calls something that is no class."""
+_RANDOM = frozenset(("random", "secrets", "numpy.random"))
+_ASKING = _RANDOM | frozenset(("time", "timeit", "datetime", "uuid", "warnings", "pprint", "os", "numpy", "math"))
+"""Modules whose functions, imported by name, go by names that say nothing."""
+_STORED = re.compile(r"self\.(\w+)\s*(?::[^=\n]+)?=(?!=)")
 
 _CONSTRUCTION = 2
 """Calls from `__init__` that are followed for what registers a hook: further on, names say little of what really runs."""
@@ -67,7 +83,11 @@ class _Region:
         self.entered: set[ClassInfo] = set()
         self.methods: dict[str, list[_Reached]] = {}
         self.named: set[str] = set()
+        self.makes = self.moves = False
+        """Whether tensors are made in host memory, and whether tensors are moved to a device."""
 
+
+_Syntax = Callable[[SourceFile, str, int, int], "tuple[FunctionNode, int] | None"]
 
 _KEYWORD = re.compile(r"\s*(?:\*|([A-Za-z_]\w*)\s*=(?!=))")
 
@@ -98,10 +118,14 @@ def _plain(file: SourceFile) -> set[str]:
 
 
 class Candidates:
-    """Answers, for one project, whether a region could hold a state write."""
+    """Answers, for one project, whether a region could hold a state write or an obstacle. `syntax` gives that of a function."""
 
-    def __init__(self, project: Project, entry_points: frozenset[str], inside: Container[str]) -> None:
+    def __init__(self, project: Project, entry_points: frozenset[str], inside: Container[str], syntax: _Syntax) -> None:
         self._project = project
+        self._syntax = syntax
+        self._suspicions: dict[tuple[str, int], Suspicion] = {}
+        self._asking: dict[str, frozenset[str]] = {}
+        self._tensors: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
         self._entry_points = entry_points
         self._inside = inside
         self._aliases: dict[int, dict[str, list[tuple[ClassInfo, frozenset[str]]]]] = {}
@@ -135,9 +159,9 @@ class Candidates:
                     if isinstance(symbol, FunctionName) and (symbol.facts.nests or symbol.facts.name in init.passes):
                         yield symbol
 
-    def may_write(self, info: ClassInfo, method: Method) -> bool:
-        """Whether the region of `method` on `info` could write state."""
-        if self._hooks_or_grows(info):
+    def worth_a_walk(self, info: ClassInfo, method: Method) -> bool:
+        """Whether the region of `method` on `info` could write state, or hold an obstacle."""
+        if self._hooks_or_grows(info) or self._has_opaque_parts(info):
             return True
         region = _Region()
         region.work.append((method.owner.file, method.facts, method.owner, None))
@@ -160,7 +184,9 @@ class Candidates:
                 region.entered.add(owner)
                 for companion in self._companions_of(owner):
                     self._accompany(region, companion)
-            if file.path in self._inside and self._writes(info, method, file, facts, caller):
+            if file.path in self._inside and (
+                self._writes(info, method, file, facts, caller) or self._hinders(region, info, file, facts, owner)
+            ):
                 return True
             came = (file, facts)
             for symbol in self._symbols(file, facts):
@@ -252,6 +278,68 @@ class Candidates:
                 not item.is_module and facts.names & item.facts.methods.keys() for item in self._project.classes(file)
             )
         return caller is None or self._gives(info, method, caller, facts)
+
+    def _has_opaque_parts(self, info: ClassInfo) -> bool:
+        """Whether an instance may have a child, or a function, whose call no graph can hold."""
+        for item in info.ancestry():
+            init = item.facts.methods.get("__init__")
+            if init is not None and not init.names.isdisjoint(OPAQUE_MODULES | _MAKERS):
+                return True
+        return any(
+            any(base.rpartition(".")[2] in OPAQUE_MODULES for base in companion.facts.bases)
+            or any("disable" in name or "disallow" in name for name in companion.facts.methods["forward"].decorators)
+            for companion in self._companions_of(info)
+            if companion.is_module and "forward" in companion.facts.methods
+        )
+
+    def _hinders(self, region: _Region, info: ClassInfo, file: SourceFile, facts: FunctionFacts, owner: ClassInfo | None) -> bool:
+        """Whether a function could hold an obstacle to capture."""
+        key = (file.path, facts.line)
+        found = self._suspicions.get(key)
+        if found is None:
+            sure = not facts.names.isdisjoint(SURE) or not facts.names.isdisjoint(self._asking_in(file))
+            syntax = None if sure else self._syntax(file, facts.name, facts.line, facts.end_line)
+            found = suspicion(syntax[0]) if syntax is not None else ANYTHING
+            self._suspicions[key] = found
+        region.makes = region.makes or found.makes
+        region.moves = region.moves or found.moves
+        if found.certain or (region.makes and region.moves):
+            return True
+        if any("disable" in name or "disallow" in name for name in facts.decorators):
+            return True
+        if not (found.asks or found.carries):
+            return False
+        owners = {info, *self._companions_of(info), *([] if owner is None else [owner])}
+        return any(not found.asks.isdisjoint(self._tensors_of(each)[0]) for each in owners) or any(
+            not found.carries.isdisjoint(self._tensors_of(each)[1]) for each in owners
+        )
+
+    def _asking_in(self, file: SourceFile) -> frozenset[str]:
+        """The names that a file imports from modules whose functions answer differently each time, or read tensors."""
+        known = self._asking.get(file.path)
+        if known is None:
+            imports = file.facts.imports.items()
+            known = frozenset(name for name, each in imports if each.module in (_ASKING if each.attribute else _RANDOM))
+            self._asking[file.path] = known
+        return known
+
+    def _tensors_of(self, info: ClassInfo) -> tuple[frozenset[str], frozenset[str]]:
+        """The attributes of a class and its bases that may be tensors, by how they are bound; then, those not registered."""
+        known = self._tensors.get(id(info))
+        if known is None:
+            registered: set[str] = set()
+            bound: set[str] = set()
+            for item in info.ancestry():
+                for facts in item.facts.methods.values():
+                    if facts.stores or facts.declares:
+                        text = "\n".join(item.file.lines[facts.line - 1 : facts.end_line])
+                        for buffer, *others in _TENSORS.findall(text):
+                            registered.add(buffer)
+                            bound.update(others)
+                        if "Tensor" in text:
+                            bound.update(_STORED.findall(text))
+            known = self._tensors[id(info)] = (frozenset(registered | bound) - {""}, frozenset(bound) - {""})
+        return known
 
     def _memoises(self, file: SourceFile, facts: FunctionFacts) -> bool:
         """Whether a decorator may keep results: one that is defined outside is looked through."""
@@ -386,7 +474,7 @@ class Candidates:
                         for each in (self._project.resolve(symbol.file, word) for word in words)
                         if isinstance(each, (ClassInfo, FunctionName))
                     )
-                    if not words.isdisjoint(_MEMOISERS):
+                    if not words.isdisjoint(_KEPT):
                         found.append(None)
             known = tuple(found)
             self._named[key] = known

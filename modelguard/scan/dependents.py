@@ -11,7 +11,7 @@ from modelguard.errors import SourceError
 from modelguard.scan.bindings import CONSTRUCTORS
 from modelguard.scan.dependencies import imports_in
 from modelguard.scan.facts import FileFacts, FunctionFacts
-from modelguard.scan.files import discover, read_source
+from modelguard.scan.files import discover, is_notebook, read_source, read_text
 from modelguard.settings import Settings
 
 _ROUNDS = 6
@@ -43,7 +43,7 @@ def dependents(
     texts = {}
     for path in discover([root], for_path).files:
         try:
-            texts[path] = content(path)
+            texts[path] = read_text(path).encode("utf-8", "surrogatepass") if is_notebook(path) else content(path)
         except SourceError:
             # Nobody asked for this one.
             continue

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from modelguard.errors import SourceError
-from modelguard.findings import Diagnostic, Finding, Location, ScanReport, Severity
-from modelguard.observation import StateWrite
+from modelguard.findings import Applicability, Diagnostic, Finding, Fix, Location, ScanReport, Severity
+from modelguard.observation import Obstacle, StateWrite
 from modelguard.scan.analysis import Analysis, Options, Problem, Scanned, prepared
 from modelguard.scan.excludes import is_below, is_repository
 from modelguard.scan.files import Discovery, as_bytes, discover, read_source, text_of
@@ -67,17 +68,19 @@ def scan_paths(
     cache: str | None = None,
     force_exclude: bool = False,
     progress: Progress | None = None,
+    given: Mapping[str, bytes] | None = None,
 ) -> ScanReport:
-    """Scan files, and the Python files below directories.
+    """Scan files, and the Python files and notebooks below directories.
 
     `jobs` is the number of processes, None for as many as there are cores; fewer are used where the work is not worth it. An
     `executor` is used in their place: of threads, processes or other machines that see the same files. `cache` is the folder
     where results are kept between scans, None to keep none. With `force_exclude` the settings' `exclude` holds for `paths`
-    themselves, too. `progress` is told how many files are done, and of how many.
+    themselves, too. `progress` is told how many files are done, and of how many. `given` holds, by absolute path, what to take in
+    place of what lies there.
     """
     settled = _settled(settings)
     discovery = discover(paths, settled.for_path, force_exclude)
-    scan = _Scan(settled, paths, discovery, progress)
+    scan = _Scan(settled, paths, discovery, progress, given or _NOTHING)
     scan.run(jobs, executor, cache)
     return scan.report()
 
@@ -141,6 +144,10 @@ class _Scan:
             self._scope = Scope(self._files)
         self._project = project if len(named) == len(names) else None
         """Where other files lie that may reach into the ones named; None where folders are scanned."""
+        if len(named) == len(names):
+            self._is_whole = project is not None
+        else:
+            self._is_whole = not named and all(_is_whole(root, settings.for_path(root)) for root in names)
         self._scanned: dict[str, Scanned] = {}
         self._others: tuple[str, ...] = ()
         self._loaded: dict[str, bytes] = {}
@@ -155,6 +162,7 @@ class _Scan:
             others = self._reaching(offers, self._project)
             self._others = tuple(map(self._scope.shown, others[:_MOST_OTHERS]))
             if len(others) > _MOST_OTHERS:
+                self._is_whole = False
                 left = len(others) - _MOST_OTHERS
                 message = f"{left} more files here may reach into those named, and were not scanned; scan this folder as a whole"
                 self._diagnostics.append(Diagnostic(self._scope.shown(self._project), message, severity=Severity.NOTE))
@@ -188,13 +196,13 @@ class _Scan:
         for options, paths in groups.items():
             recall = None
             regular = [path for path in paths if os.path.isfile(path)]
-            if cache is not None and not self._given and len(regular) >= _WORTH_RECALLING:
+            if cache is not None and len(regular) >= _WORTH_RECALLING:
                 from modelguard.scan.cache import Cache
                 from modelguard.scan.recall import Recall
 
                 start = time.perf_counter()
                 kept = kept or Cache(cache)
-                recall = Recall(kept, regular, self._scope, self._roots, options)
+                recall = Recall(kept, regular, self._scope, self._roots, options, self._given)
                 self._scanned.update(recall.known())
                 self._spent({"cache": time.perf_counter() - start})
             waiting = [path for path in paths if path not in self._scanned]
@@ -212,10 +220,10 @@ class _Scan:
 
     def _scan(self, paths: Sequence[str], options: Options, jobs: int | None, executor: Executor | None, hashing: bool) -> None:
         most = min(_cores() if jobs is None else jobs, len(paths))
-        if executor is not None or (most > 1 and not self._given and _size(paths) > _WORTH_SHARING):
+        if executor is not None or (most > 1 and _size(paths) > _WORTH_SHARING):
             from modelguard.scan import jobs as sharing
 
-            tasks = sharing.tasks(paths, self._scope, self._roots, options)
+            tasks = sharing.tasks(paths, self._scope, self._roots, options, self._given)
             lost = sharing.spread(tasks, self._done, executor, most)
             paths = [path for task in lost for path in task.paths]
         if paths:
@@ -251,12 +259,17 @@ class _Scan:
         by_file: dict[str, list[Finding]] = {path: [] for path in self._files}
         for problem in dict.fromkeys(problem for each in scanned for problem in each.problems):
             self._take(problem, by_file)
-        writes = [write for each in sorted((*scanned, *others), key=lambda each: each.path) for write in each.writes]
-        if writes:
-            self._judge(writes, by_file)
+        everything = sorted((*scanned, *others), key=lambda each: each.path)
+        if any(each.writes or each.obstacles for each in everything):
+            self._judge(everything, by_file)
         findings: list[Finding] = []
         for each in scanned:
             findings += self._wanted(each, by_file[each.path], self._settings.for_path(each.path))
+        cells = {each.path: each.cells for each in (*scanned, *others) if each.cells}
+        if cells:
+            from modelguard.scan.notebooks import located
+
+            findings = [located(finding, cells) for finding in findings]
         self._spent({"rules": time.perf_counter() - start})
         return ScanReport(
             tuple(sorted(findings, key=lambda finding: finding.sort_key)),
@@ -270,19 +283,27 @@ class _Scan:
             tuple(each.path for each in scanned if not each.problems),
         )
 
-    def _judge(self, writes: Sequence[StateWrite], by_file: Mapping[str, list[Finding]]) -> None:
-        """Add what the rules say of writes to the findings of the files that hold them."""
-        from modelguard.scan.judging import finding_of, merge
+    def _judge(self, scanned: Sequence[Scanned], by_file: Mapping[str, list[Finding]]) -> None:
+        """Add what the rules say to the findings of the files that it concerns."""
+        from modelguard.scan.judging import finding_of, finding_of_obstacle, merge, merge_obstacle
 
         seconds: dict[str, float] = {}
         merged: dict[tuple[object, ...], StateWrite] = {}
-        for write in writes:
-            if write.location.path in by_file:
-                merge(merged, write)
+        obstacles: dict[tuple[object, ...], Obstacle] = {}
+        for each in scanned:
+            for write in each.writes:
+                if write.location.path in by_file:
+                    merge(merged, write)
+            for obstacle in each.obstacles:
+                if obstacle.location.path in by_file:
+                    merge_obstacle(obstacles, obstacle)
         for write in sorted(merged.values(), key=lambda write: (write.location, write.path)):
             finding = finding_of(write, self._settings.for_path(write.location.path), seconds)
             if finding is not None:
                 by_file[write.location.path].append(finding)
+        for obstacle in sorted(obstacles.values(), key=lambda obstacle: obstacle.location):
+            path = obstacle.location.path
+            by_file[path].append(finding_of_obstacle(obstacle, self._settings.for_path(path)))
         self._spent({f"rule {code}": spent for code, spent in sorted(seconds.items()) if spent})
 
     def _wanted(self, scanned: Scanned, findings: Sequence[Finding], settings: Settings) -> list[Finding]:
@@ -294,13 +315,15 @@ class _Scan:
             wanted = once(wanted)
         if not scanned.suppressions:
             return wanted
-        return apply(
+        kept = apply(
             scanned.path,
             wanted,
             scanned.suppressions,
             self._lines(scanned.path),
             lambda code: settings.selects(code, scanned.path),
+            scanned.cells,
         )
+        return kept if self._is_whole or not scanned.offers else [_unsure(finding) for finding in kept]
 
     def _content(self, path: str) -> str | bytes:
         given = self._given.get(os.path.abspath(path))
@@ -324,9 +347,10 @@ class _Scan:
                 location = Location(problem.path, line, 1, line, 1)
                 by_file[problem.path].append(Finding(rule.code, rule.name, rule.severity, said, location))
             return
+        severity = Severity.NOTE if problem.kind == "foreign" else Severity.ERROR
         if problem.kind == "internal":
             message = f"internal error, so that this file was not scanned: {message}; run with --verbose for the traceback"
-        self._diagnostics.append(Diagnostic(problem.path, message, severity=Severity.ERROR, detail=problem.detail))
+        self._diagnostics.append(Diagnostic(problem.path, message, severity=severity, detail=problem.detail))
 
 
 def _cores() -> int:
@@ -359,6 +383,20 @@ def _project(path: str, settings: Settings) -> str | None:
             return None
         folder = parent
     return folder
+
+
+def _is_whole(folder: str, settings: Settings) -> bool:
+    """Whether a folder holds all of its project."""
+    project = _project(os.path.join(folder, "any"), settings)
+    return project is None or project == os.path.abspath(folder) or is_below(project, os.path.abspath(folder))
+
+
+def _unsure(finding: Finding) -> Finding:
+    """A finding about a suppression where files that were not looked at may lead to what it suppresses."""
+    if finding.fix is None:
+        return finding
+    message = f"{finding.fix.message}: files that were not scanned may lead to what it suppresses"
+    return replace(finding, fix=Fix(message, Applicability.UNSAFE, finding.fix.edits))
 
 
 def _surroundings(path: str) -> str:

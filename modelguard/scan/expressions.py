@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from modelguard.observation import Kind
 from modelguard.scan import calls, conditions
 from modelguard.scan.attributes import instance_of
+from modelguard.scan.bindings import dotted
 from modelguard.scan.conditions import ALWAYS, NEVER
+from modelguard.scan.obstacles import formatted, indexed, sliced, tested
 from modelguard.scan.paths import NO_FACTS, Facts, Path, Test
 from modelguard.scan.stores import Stores
 from modelguard.scan.symbols import ClassInfo
@@ -23,11 +25,25 @@ from modelguard.scan.values import (
     USED,
     Arguments,
     ClassObject,
+    External,
     Function,
     Keywords,
     Value,
+    computes_tensors,
+    is_tensor,
     join_all,
 )
+
+_BUILTIN = {
+    "builtins.int": Kind.NUMBER,
+    "builtins.float": Kind.NUMBER,
+    "builtins.bool": Kind.BOOL,
+    "builtins.str": Kind.STRING,
+    "builtins.list": Kind.LIST,
+    "builtins.tuple": Kind.TUPLE,
+    "builtins.dict": Kind.DICT,
+}
+"""What `isinstance` says of what may be a tensor."""
 
 _LONGEST = 16
 """Items up to which a tuple or list is known one by one."""
@@ -102,6 +118,8 @@ class Expressions(Stores):
     def _subscript(self, node: ast.Subscript, mode: int) -> Value:
         base = self.receiver(node.value)
         key = self.expression(node.slice)
+        if self.recorder is not None:
+            indexed(self, node, base, key)
         value = self.item(base, key, node, mode)
         self._seen(value, mode)
         if base.about and not value.paths:
@@ -122,7 +140,7 @@ class Expressions(Stores):
             right = self.expression(operator.right)
             kinds = result.kinds | right.kinds
             if kinds & Kind.ANY_TENSOR:
-                kinds = Kind.TENSOR
+                kinds = self._computed(operator.op, result, right, operator)
             elif kinds & Kind.LIST and not kinds & Kind.UNKNOWN:
                 kinds = Kind.LIST
             element = None
@@ -137,20 +155,42 @@ class Expressions(Stores):
             )
         return result
 
+    def _computed(self, operator: ast.operator, left: Value, right: Value, node: ast.BinOp) -> int:
+        """The kinds of what an operator makes of a tensor and something else."""
+        if left.kinds == Kind.STRING:
+            # `"loss %s" % loss`
+            formatted(self, node, right)
+            return Kind.STRING
+        kinds = Kind.TENSOR
+        tensors = [value for value in (left, right) if value.kinds & Kind.ANY_TENSOR]
+        if not any(computes_tensors(value) for value in tensors):
+            # It may be that none of the two is a tensor after all.
+            kinds |= Kind.NUMBER | Kind.UNKNOWN
+        if isinstance(operator, (ast.BitAnd, ast.BitOr, ast.BitXor)):
+            kinds |= (left.kinds | right.kinds) & Kind.MASK
+        if all(value.kinds & Kind.ON_CPU for value in tensors):
+            kinds |= Kind.ON_CPU
+        return kinds
+
     def _unary(self, node: ast.UnaryOp, mode: int) -> Value:
         if isinstance(node.op, ast.Not):
             test = self.test(node)
             return Value(Kind.BOOL, test=test)
         value = self.expression(node.operand)
         constant = -value.constant if isinstance(node.op, ast.USub) and isinstance(value.constant, (int, float)) else None
-        return Value(Kind.TENSOR if value.kinds & Kind.ANY_TENSOR else value.kinds, constant=constant, inputs=value.inputs)
+        kinds = value.kinds
+        if kinds & Kind.ANY_TENSOR:
+            unsure = 0 if computes_tensors(value) else Kind.NUMBER | Kind.UNKNOWN
+            kept = Kind.MASK | Kind.ON_CPU if isinstance(node.op, ast.Invert) else Kind.ON_CPU
+            kinds = Kind.TENSOR | unsure | (kinds & kept)
+        return Value(kinds, constant=constant, inputs=value.inputs)
 
     def _compare(self, node: ast.Compare, mode: int) -> Value:
         value, test = self._compared(node)
         return Value(value.kinds, inputs=value.inputs, test=test)
 
-    def _boolean(self, node: ast.BoolOp, mode: int) -> Value:
-        values, test = self._combined(node, mode)
+    def _boolean(self, node: ast.BoolOp, mode: int, is_test: bool = False) -> Value:
+        values, test = self._combined(node, mode, is_test)
         joined = join_all(values)
         return Value(
             joined.kinds,
@@ -167,12 +207,19 @@ class Expressions(Stores):
 
     def _conditional(self, node: ast.IfExp, mode: int) -> Value:
         test = self.test(node.test)
+        names = self.now.environment.names
+        before = dict(names)
         ways = []
-        for facts, branch in ((test.true, node.body), (test.false, node.orelse)):
+        for facts, branch, known in (
+            (test.true, node.body, self.narrowed(node.test)),
+            (test.false, node.orelse, self.excluded(node.test)),
+        ):
             if not facts.dead:
                 depth = len(self.facts)
                 self.push(facts)
+                names.update(known)
                 ways.append(self.evaluate(branch, mode))
+                names.update({name: before[name] for name, _ in known if name in before})
                 self.pop_to(depth)
         return join_all(ways)
 
@@ -240,6 +287,7 @@ class Expressions(Stores):
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 value = self.expression(part.value)
+                formatted(self, part.value, value)
                 inputs = inputs or value.inputs
                 plain = isinstance(value.constant, (str, int)) and part.format_spec is None
                 parts.append(str(value.constant) if plain else "*")
@@ -268,7 +316,11 @@ class Expressions(Stores):
         return self.evaluate(node.value, mode)
 
     def _slice(self, node: ast.Slice, mode: int) -> Value:
-        parts = [self.expression(part) for part in (node.lower, node.upper, node.step) if part is not None]
+        parts = []
+        for part in (node.lower, node.upper, node.step):
+            if part is not None:
+                parts.append(self.expression(part))
+                sliced(self, part, parts[-1])
         return Value(Kind.OBJECT, inputs=any(part.inputs for part in parts))
 
     # Tests
@@ -279,14 +331,18 @@ class Expressions(Stores):
             inner = self.test(node.operand)
             return Test(inner.false, inner.true)
         if isinstance(node, ast.BoolOp):
-            return self._combined(node, USED)[1]
+            return self._combined(node, USED, is_test=True)[1]
         if isinstance(node, ast.Compare):
-            return self._compared(node)[1]
+            value, test = self._compared(node)
+            tested(self, node, value)
+            return test
         if isinstance(node, ast.Constant):
             return ALWAYS if node.value else NEVER
         if isinstance(node, ast.Name) and node.id == "TYPE_CHECKING":
             return NEVER
-        return conditions.truth(self.expression(node))
+        value = self.expression(node)
+        tested(self, node, value)
+        return conditions.truth(value)
 
     def narrowed(self, node: ast.expr) -> list[tuple[str, Value]]:
         """The local names that a test says the class of: `isinstance(module, Cache)`, alone or beside others."""
@@ -304,19 +360,46 @@ class Expressions(Stores):
         if any(isinstance(info, ClassInfo) for info in value.classes) or value.objects:
             return []
         wanted = self.receiver(node.args[1])
-        known = [item for part in wanted.items or (wanted,) for item in part.objects if isinstance(item, ClassObject)]
+        classes = [item for part in wanted.items or (wanted,) for item in part.objects]
+        names = [item.dotted for item in classes if isinstance(item, External)]
+        if names == ["torch.Tensor"]:
+            return [(node.args[0].id, Value(Kind.TENSOR, value.paths, inputs=value.inputs))]
+        if names and value.kinds & Kind.ANY_TENSOR and all(name in _BUILTIN for name in names):
+            kinds = join_all(Value(_BUILTIN[name]) for name in names).kinds
+            return [(node.args[0].id, Value(kinds, value.paths, element=value.element, inputs=value.inputs))]
+        known = [item for item in classes if isinstance(item, ClassObject)]
         if not known:
             return []
         instance = join_all(instance_of(item.info) for item in known)
         kinds = instance.kinds if value.kinds & Kind.UNKNOWN or instance.kinds & Kind.MODULE else value.kinds | instance.kinds
         return [(node.args[0].id, Value(kinds, value.paths, instance.classes, inputs=value.inputs))]
 
-    def _combined(self, node: ast.BoolOp, mode: int) -> tuple[list[Value], Test]:
+    def excluded(self, node: ast.expr) -> list[tuple[str, Value]]:
+        """The local names that are no tensors where a test is false: `torch.is_tensor(x)`, `isinstance(x, torch.Tensor)`."""
+        if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Name):
+            return []
+        value = self.name(node.args[0].id)
+        asks = dotted(node.func)
+        if asks == "isinstance" and len(node.args) == 2:
+            # Of a tuple of classes it is not known here which it was.
+            asks = next((item.dotted for item in self.receiver(node.args[1]).objects if isinstance(item, External)), "")
+        if not value.kinds & Kind.ANY_TENSOR or asks not in ("torch.is_tensor", "torch.Tensor"):
+            return []
+        kinds = (value.kinds & ~(Kind.ANY_TENSOR | Kind.MASK | Kind.ON_CPU)) | Kind.UNKNOWN
+        return [(node.args[0].id, Value(kinds, value.paths, value.classes, value.objects, value.element, inputs=value.inputs))]
+
+    def _combined(self, node: ast.BoolOp, mode: int, is_test: bool = False) -> tuple[list[Value], Test]:
         values = []
         tests = []
         depth = len(self.facts)
         for item in node.values:
-            value = self.evaluate(item, max(mode, ALIAS))
+            asked = is_test or item is not node.values[-1]
+            if isinstance(item, ast.BoolOp):
+                value = self._boolean(item, max(mode, ALIAS), asked)
+            else:
+                value = self.evaluate(item, max(mode, ALIAS))
+                if asked:
+                    tested(self, item, value)
             values.append(value)
             test = conditions.truth(value) if not isinstance(item, ast.Constant) else ALWAYS if item.value else NEVER
             tests.append(test)
@@ -336,11 +419,13 @@ class Expressions(Stores):
         true, false = NO_FACTS, NO_FACTS
         inputs = left.inputs
         kinds = left.kinds
+        certain = computes_tensors(left)
         for operator, right_node in zip(node.ops, node.comparators, strict=True):
             membership = isinstance(operator, (ast.In, ast.NotIn))
             right = self.expression(right_node)
             inputs = inputs or right.inputs
             kinds |= right.kinds
+            certain = certain or computes_tensors(right)
             if membership:
                 yes, no = NO_FACTS, Facts(checks=conditions.membership(left, right))
                 if isinstance(operator, ast.NotIn):
@@ -349,8 +434,19 @@ class Expressions(Stores):
                 yes, no = conditions.comparison(operator, left, right)
             true, false = true.both(yes), false.either(no) if false is not NO_FACTS else no
             left = right
-        tensor = kinds & Kind.ANY_TENSOR and not isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
-        return Value(Kind.TENSOR if tensor else Kind.BOOL, inputs=inputs), Test(true, false)
+        if isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            return Value(Kind.BOOL, inputs=inputs), Test(true, false)
+        marks = kinds & (Kind.SIZE | Kind.READ)
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            if is_tensor(left):
+                # `0.0 in mask` compares every element, and asks whether one is equal.
+                tested(self, node, Value(Kind.TENSOR))
+                marks = Kind.READ
+            return Value(Kind.BOOL | (marks & Kind.READ), inputs=inputs), Test(true, false)
+        if not kinds & Kind.ANY_TENSOR:
+            return Value(Kind.BOOL | marks, inputs=inputs), Test(true, false)
+        unsure = not certain
+        return Value(Kind.TENSOR | Kind.MASK | (Kind.UNKNOWN if unsure else 0), inputs=inputs), Test(true, false)
 
     # Calls
 

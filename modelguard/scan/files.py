@@ -13,12 +13,8 @@ from modelguard.scan.excludes import Excludes, leaves_out
 from modelguard.settings import Settings
 
 _BOM = b"\xef\xbb\xbf"
-_SUFFIX = ".py"
 _NOTEBOOK = ".ipynb"
-_UNSCANNED = {
-    _NOTEBOOK: "skipped: notebooks are not scanned yet",
-    ".pyi": "skipped: a stub holds no code that runs; name the module itself",
-}
+_SUFFIXES = (".py", _NOTEBOOK)
 _NOBODY_WRITES = 10.0
 """Seconds to wait for somebody who writes into a pipe."""
 
@@ -55,7 +51,12 @@ def discover(
 
 def unscanned(path: str) -> str | None:
     """Why a file of this name is not scanned, even if it is named on its own; None for all others."""
-    return _UNSCANNED.get(os.path.splitext(path)[1])
+    return "skipped: a stub holds no code that runs; name the module itself" if path.endswith(".pyi") else None
+
+
+def is_notebook(path: str) -> bool:
+    """Whether a file holds code in cells."""
+    return path.endswith(_NOTEBOOK)
 
 
 def _normal(path: str) -> str:
@@ -74,7 +75,6 @@ class _Walk:
         self._for_path = for_path
         self._here = os.path.realpath(os.curdir)
         self._seen = 0
-        self._notebooks = 0
         self._directories: set[str] = set()
         self._links: list[tuple[str, Excludes]] = []
 
@@ -104,11 +104,7 @@ class _Walk:
         real = os.path.realpath(path)
         walked = real in self._directories
         before = self._seen
-        self._notebooks = 0
         self._add_tree(path, real, excludes)
-        if self._notebooks:
-            notebooks = "1 notebook was" if self._notebooks == 1 else f"{self._notebooks} notebooks were"
-            self.diagnostics.append(Diagnostic(path, f"{notebooks} skipped: notebooks are not scanned yet"))
         if self._seen == before and not walked:
             excluded = f" ({excludes.count} excluded)" if excludes.count else ""
             self.diagnostics.append(Diagnostic(path, f"no Python file in this directory{excluded}"))
@@ -116,7 +112,7 @@ class _Walk:
     def _follow(self, path: str, real: str, excludes: Excludes) -> None:
         if os.path.isdir(real):
             self._add_tree(path, real, excludes)
-        elif not path.endswith(_SUFFIX):
+        elif not path.endswith(_SUFFIXES):
             return
         elif os.path.isfile(real):
             self._add_file(path, real)
@@ -151,17 +147,14 @@ class _Walk:
                 shown = entry.name if path == os.curdir else os.path.join(path, entry.name)
                 if entry.is_symlink():
                     is_directory = os.path.isdir(shown)
-                    if (entry.name.endswith(_SUFFIX) or is_directory) and not excluded(entry.name, is_directory):
+                    if (entry.name.endswith(_SUFFIXES) or is_directory) and not excluded(entry.name, is_directory):
                         self._seen += 1
                         self._links.append((shown, excludes))
                 elif entry.is_dir():
                     if not excluded(entry.name, True):
                         pending.append((shown, os.path.join(real, entry.name)))
-                elif entry.name.endswith((_SUFFIX, _NOTEBOOK)) and entry.is_file() and not excluded(entry.name, False):
-                    if entry.name.endswith(_NOTEBOOK):
-                        self._notebooks += 1
-                    else:
-                        self._add_file(shown, os.path.join(real, entry.name))
+                elif entry.name.endswith(_SUFFIXES) and entry.is_file() and not excluded(entry.name, False):
+                    self._add_file(shown, os.path.join(real, entry.name))
 
     def _refuse(self, path: str, message: str) -> None:
         self.diagnostics.append(Diagnostic(path, message, severity=Severity.ERROR))
@@ -194,7 +187,14 @@ def _read_pipe(path: str) -> bytes:
 
 
 def decode(source: bytes, path: str = "<unknown>") -> str:
-    """The text of Python source: as UTF-8, or as a byte order mark or a PEP 263 declaration says. Line ends stay as they are."""
+    """The text of Python source: as UTF-8, or as a byte order mark or a PEP 263 declaration says. Line ends stay as they are.
+
+    Of a notebook, by its name, it is the code of all cells.
+    """
+    if is_notebook(path):
+        from modelguard.scan import notebooks
+
+        return notebooks.read(source, path).text
     if source.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SourceError(path, 1, "this file is UTF-16, which Python does not read; save it as UTF-8")
     if b"\0" in source:
@@ -224,6 +224,15 @@ def text_of(content: str | bytes, path: str) -> str:
 def as_bytes(content: str | bytes) -> bytes:
     """What a file with this content would hold, if it declares no encoding."""
     return content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+
+
+def encode(text: str, before: bytes, path: str) -> bytes:
+    """`text` as the bytes of a file that held `before`, in the same encoding; in a notebook only the cells that changed are."""
+    if is_notebook(path):
+        from modelguard.scan import notebooks
+
+        return notebooks.put_back(text, before, path)
+    return text.encode(_declared_encoding(before, path))
 
 
 def encoding_of(source: bytes, path: str) -> str:

@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING
 from modelguard.observation import Kind, Operation, Root
 from modelguard.scan.conditions import predicate
 from modelguard.scan.methods import builtin_method, hand_over, named_store, view, write_memory, write_out
+from modelguard.scan.obstacles import external_called, made_on_cpu
 from modelguard.scan.paths import ITEM, NO_FACTS, Check, Facts, Test
 from modelguard.scan.tables import (
+    DISABLERS,
+    GENERATORS,
+    MASKING,
     MUTATING_FUNCTIONS,
     RUNNING_STATISTICS,
+    SCRIPTERS,
+    SYNCHRONISING_FUNCTIONS,
     TENSOR_PACKAGES,
     TENSORLESS_TORCH,
     TUPLES_OF_TENSORS,
@@ -33,8 +39,12 @@ from modelguard.scan.values import (
     Partial,
     Value,
     any_inputs,
+    is_tensor,
+    is_tensor_if_used_as_one,
+    is_truth_type,
     join,
     join_all,
+    measured,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +72,9 @@ _CONTAINERS = {
     "weakref.WeakValueDictionary": Kind.DICT,
     "weakref.WeakSet": Kind.SET,
 }
+_OF_TENSORS = ("torch.nn.functional.", "torch.special.", "torch.linalg.", "torch.fft.", "torch.Tensor.", "einops.")
+_ASKING = ("is_", "are_", "get_", "has_", "can_")
+"""How functions of torch begin that answer with something else than a tensor."""
 _COPIES = frozenset(("copy.copy", "copy.deepcopy", "dataclasses.replace", "copy.replace"))
 _SETTERS = frozenset(
     ("builtins.setattr", "builtins.object.__setattr__", "builtins.super.__setattr__", "torch.nn.Module.__setattr__")
@@ -73,6 +86,8 @@ def external(
     walk: Expressions, dotted: str, args: Arguments, kwargs: Keywords, node: ast.AST | None, receiver: Value | None = None
 ) -> Value:
     """A call of something outside the project, by its dotted name."""
+    if walk.recorder is not None and not walk.muted and node is not None:
+        external_called(walk, dotted, args, kwargs, node)
     handler = _FUNCTIONS.get(dotted)
     where: ast.AST = node if node is not None else ast.Pass()
     if handler is not None:
@@ -100,11 +115,16 @@ def external(
         return walk.element_of(target) if last.startswith("heappop") else NONE
     if package == "math":
         walk.pass_out(args, kwargs)
-        return Value(Kind.NUMBER, inputs=any_inputs(args, kwargs))
+        return Value(Kind.NUMBER | _told_by(args), inputs=any_inputs(args, kwargs))
     if package == "builtins":
         return _builtin(walk, last, dotted, args, kwargs, where, receiver)
     if package in TENSOR_PACKAGES:
         return _torch(walk, dotted, last, args, kwargs, where)
+    if dotted in GENERATORS:
+        return Value(Kind.UNKNOWN, objects=(External(dotted),))
+    if package == "numpy":
+        read = Kind.READ if any(is_tensor(value) or value.kinds & Kind.READ for value in args) else 0
+        return _with_marks(_unknown(walk, args, kwargs, receiver), Kind.ARRAY | read)
     if package in sys.stdlib_module_names:
         walk.pass_out(args, kwargs)
         return Value(Kind.UNKNOWN, inputs=any_inputs(args, kwargs) or (receiver is not None and receiver.inputs))
@@ -115,6 +135,16 @@ def _unknown(walk: Expressions, args: Arguments, kwargs: Keywords, receiver: Val
     hand_over(walk, args, kwargs)
     inputs = any_inputs(args, kwargs) or (receiver is not None and receiver.inputs)
     return Value(Kind.UNKNOWN, inputs=inputs)
+
+
+def _with_marks(value: Value, marks: int) -> Value:
+    """A value with more known of it."""
+    return Value(value.kinds | marks, value.paths, value.classes, value.objects, value.element, value.items, inputs=value.inputs)
+
+
+def _told_by(args: Arguments) -> int:
+    """The marks of a Python number computed from others, or read from a tensor."""
+    return Kind.READ if any(is_tensor_if_used_as_one(value) for value in args) else measured(args)
 
 
 def _builtin(
@@ -134,14 +164,19 @@ def _builtin(
         tensor = name in ("abs", "sum", "round", "pow") and any(value.content_kinds & Kind.ANY_TENSOR for value in args)
         about = tuple(path for value in args for path in value.paths) if name == "len" else ()
         unknown = Kind.UNKNOWN if name in ("sum", "abs", "pow") and not tensor else 0
-        return Value(Kind.TENSOR if tensor else Kind.NUMBER | unknown, about=about, inputs=inputs)
+        if name == "len":
+            marks = Kind.SIZE if is_tensor(args[0]) and args[0].inputs else 0
+        else:
+            marks = measured(args) if name in ("abs", "sum", "round", "pow") else _told_by(args)
+        return Value(Kind.TENSOR if tensor else Kind.NUMBER | unknown | marks, about=about, inputs=inputs)
     if name in ("min", "max") and args:
         walk.pass_out(args, kwargs)
         joined = join_all(args)
-        return Value(joined.kinds & ~Kind.CONTAINER or Kind.UNKNOWN, inputs=inputs)
+        return Value((joined.kinds & ~Kind.CONTAINER or Kind.UNKNOWN) | _told_by(args), inputs=inputs)
     if name in ("bool", "isinstance", "issubclass", "callable", "any", "all"):
         walk.pass_out(args, kwargs)
-        return Value(Kind.BOOL, inputs=inputs and name != "isinstance")
+        marks = _told_by(args) if name in ("bool", "any", "all") else 0
+        return Value(Kind.BOOL | marks, inputs=inputs and name != "isinstance")
     if name in ("str", "repr", "format"):
         walk.pass_out(args, kwargs)
         return Value(Kind.STRING, inputs=inputs)
@@ -195,26 +230,51 @@ def _torch(walk: Expressions, dotted: str, last: str, args: Arguments, kwargs: K
         return _torch_class(walk, dotted, last, args, kwargs)
     if dotted in TENSORLESS_TORCH or (last[:1].isupper() and last not in ("Tensor", "FloatTensor", "LongTensor", "BoolTensor")):
         walk.pass_out(args, kwargs)
-        return Value(Kind.TUPLE if last == "Size" else Kind.OBJECT, inputs=inputs and last == "Size")
+        constant = args[0].constant if dotted == "torch.device" and args else None
+        return Value(Kind.TUPLE if last == "Size" else Kind.OBJECT, inputs=inputs and last == "Size", constant=constant)
     if last == "scaled_dot_product_attention":
         walk.pass_out(args, kwargs)
         return Value(Kind.TENSOR, inputs=True)
     if dotted.count(".") == 1 and last in VIEW_FUNCTIONS and args and args[0].paths:
         return view(last, args[0], inputs)
+    if last.startswith("_check"):
+        # What makes the message is called where the check fails.
+        with walk.mute():
+            hand_over(walk, args, kwargs)
+        return NONE
     hand_over(walk, args, kwargs)
-    if dotted.startswith(
+    if not dotted.startswith("torch.__") and dotted.startswith(
         ("torch.utils.checkpoint", "torch.cond", "torch.compile", "torch.vmap", "torch.func", "torch.ops.", "torch._")
     ):
         return Value(Kind.TENSOR | Kind.UNKNOWN, inputs=inputs)
     if dotted.startswith(
-        ("torch.distributed", "torch.cuda", "torch.backends", "torch.utils", "torch.fx", "torch.profiler", "torch.compiler")
+        (
+            "torch.distributed",
+            "torch.cuda",
+            "torch.backends",
+            "torch.utils",
+            "torch.fx",
+            "torch.profiler",
+            "torch.compiler",
+            "torch.version",
+            "torch.__",
+        )
     ):
         return Value(Kind.UNKNOWN, inputs=inputs)
-    if last in TUPLES_OF_TENSORS:
+    if last in TUPLES_OF_TENSORS and not (last in ("max", "min") and len(args) == 1 and not kwargs):
         element = Value(Kind.TENSOR, inputs=inputs)
         plain = last in ("max", "min", "where", "nonzero", "unique")
         return Value(Kind.TENSOR | Kind.TUPLE if plain else Kind.TUPLE, element=element, inputs=inputs)
-    return Value(Kind.TENSOR, inputs=inputs)
+    if dotted in SYNCHRONISING_FUNCTIONS:
+        return Value(Kind.BOOL | Kind.READ, inputs=inputs)
+    if last.startswith(_ASKING) or not (dotted.count(".") == 1 or dotted.startswith(_OF_TENSORS)):
+        return Value(Kind.TENSOR | Kind.UNKNOWN, inputs=inputs)
+    kinds = Kind.TENSOR
+    if made_on_cpu(dotted, kwargs):
+        kinds |= Kind.ON_CPU
+    if last in MASKING or is_truth_type(kwargs.get("dtype")):
+        kinds |= Kind.MASK
+    return Value(kinds, inputs=inputs)
 
 
 def _trains(walk: Expressions, name: str, args: Arguments, kwargs: Keywords) -> bool:
@@ -327,7 +387,7 @@ def _nullcontext(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast
     return Value(Kind.LIST, element=args[0] if args else NONE)
 
 
-_COMPILERS = ("torch.compile", "torch.compiler.disable", "torch.jit.script", "torch.jit.ignore", "torch.jit.unused")
+_COMPILERS = ("torch.compile", "torch.jit.ignore", "torch.jit.unused")
 
 
 def _compiled(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
@@ -337,6 +397,25 @@ def _compiled(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AS
     if args:
         return _torch(walk, "torch.compile", "compile", args, kwargs, node)
     return Value(Kind.FUNCTION, objects=(External("torch.compile"),))
+
+
+def _disabled(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
+    """`torch.compiler.disable(step)`; with nothing given yet, the decorator itself."""
+    if not args:
+        return Value(Kind.FUNCTION, objects=(External("torch.compiler.disable"),))
+    functions = [item for item in args[0].objects if isinstance(item, Function)]
+    if functions:
+        return Value(Kind.FUNCTION, objects=tuple(function.disable() for function in functions))
+    hand_over(walk, args, kwargs)
+    return Value(Kind.UNKNOWN, objects=(External("torch.compiler.disable()"),))
+
+
+def _scripted(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
+    """`torch.jit.script(step)`: Dynamo looks through it where `step` is a function."""
+    if args and any(isinstance(item, Function) for item in args[0].objects):
+        return args[0]
+    hand_over(walk, args, kwargs)
+    return Value(Kind.UNKNOWN, objects=(External("torch.jit.script()"),))
 
 
 def _wraps(walk: Expressions, args: Arguments, kwargs: Keywords, node: ast.AST) -> Value:
@@ -378,6 +457,8 @@ _FUNCTIONS: dict[str, Callable[[Expressions, Arguments, Keywords, ast.AST], Valu
     "functools.partialmethod": _partial,
     "functools.wraps": _wraps,
     **dict.fromkeys(_COMPILERS, _compiled),
+    **dict.fromkeys(DISABLERS, _disabled),
+    **dict.fromkeys(SCRIPTERS, _scripted),
     "functools.lru_cache": _memoise,
     "functools.cache": _memoise,
     "functools.reduce": _reduce,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from modelguard.observation import Kind, Root
 from modelguard.scan.paths import Path
 from modelguard.scan.statements import Statements
-from modelguard.scan.tables import MEMOISERS
+from modelguard.scan.tables import DISABLERS, MEMOISERS
 from modelguard.scan.values import (
     INPUT,
     NONE,
@@ -63,6 +63,10 @@ class Invocations(Statements):
                 if item.dotted in MEMOISERS:
                     return Value(
                         Kind.FUNCTION, objects=tuple(o.memoise() if isinstance(o, Function) else o for o in value.objects)
+                    )
+                if item.dotted in DISABLERS:
+                    return Value(
+                        Kind.FUNCTION, objects=tuple(o.disable() if isinstance(o, Function) else o for o in value.objects)
                     )
                 return value
         if not any(isinstance(item, (Function, ClassObject, Instance, Partial)) for item in applied.objects):
@@ -143,6 +147,21 @@ class Invocations(Statements):
         if arguments.kwarg is not None:
             element = join_all(left.values()) if left else INPUT
             names[arguments.kwarg.arg] = Value(Kind.DICT, element=element, inputs=True)
+        if self.recorder is not None:
+            self._by_use(function, names)
+
+    def _by_use(self, function: Function, names: dict[str, Value]) -> None:
+        """Take parameters of which nothing is known for tensors where the function uses them as such."""
+        unknown = {
+            name: value
+            for name, value in names.items()
+            if value.kinds & ~Kind.NONE == Kind.UNKNOWN and not value.objects and not value.classes and value.element is None
+        }
+        if not unknown:
+            return
+        for name in unknown.keys() & self.world.used_as_tensors(function):
+            value = unknown[name]
+            names[name] = Value((value.kinds & Kind.NONE) | Kind.TENSOR, value.paths, inputs=value.inputs, about=value.about)
 
     def _default(self, function: Function, default: ast.expr) -> Value:
         """A default argument: evaluated where the function was defined, and the same object in every call."""
@@ -227,8 +246,13 @@ class Invocations(Statements):
             return UNKNOWN
         return self.world.attributes.annotation(function.file, node.returns)
 
-    def _guard_key(self) -> tuple[bool, bool, bool]:
-        return (any(f.training for f in self.facts), any(f.eager for f in self.facts), any(f.checks for f in self.facts))
+    def _guard_key(self) -> tuple[bool, bool, bool, bool]:
+        return (
+            any(f.training for f in self.facts),
+            any(f.eager for f in self.facts),
+            any(f.checks for f in self.facts),
+            self.muted > 0,
+        )
 
 
 def calls_back(value: Value) -> bool:

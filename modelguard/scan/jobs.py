@@ -27,6 +27,7 @@ class Task(NamedTuple):
     scope: Scope
     roots: tuple[str, ...]
     options: Options
+    given: dict[str, str | bytes]
 
 
 class Piece(NamedTuple):
@@ -47,7 +48,7 @@ def run(task: Task) -> Piece:
     thread = threading.get_ident()
     scan, analysis = _kept.get(thread, ("", None))
     if analysis is None or scan != task.scan:
-        analysis = Analysis(task.scope, task.roots, task.options)
+        analysis = Analysis(task.scope, task.roots, task.options, task.given)
         _kept[thread] = (task.scan, analysis)
     before = dict(analysis.timings)
     with prepared():
@@ -71,10 +72,13 @@ Done = Callable[[Sequence[Scanned], Mapping[str, float], Mapping[str, bytes], Ma
 """Takes in what a piece gave: results, seconds by stage, the hashes of the files that were read, what was sought in packages."""
 
 
-def tasks(paths: Sequence[str], scope: Scope, roots: tuple[str, ...], options: Options) -> list[Task]:
+def tasks(
+    paths: Sequence[str], scope: Scope, roots: tuple[str, ...], options: Options, given: Mapping[str, str | bytes] | None = None
+) -> list[Task]:
     """`paths` in their order, a few at a time: neighbours import each other."""
     scan = f"{os.getpid()}-{time.monotonic_ns()}"
-    return [Task(scan, tuple(paths[start : start + _PIECE]), scope, roots, options) for start in range(0, len(paths), _PIECE)]
+    pieces = (tuple(paths[start : start + _PIECE]) for start in range(0, len(paths), _PIECE))
+    return [Task(scan, piece, scope, roots, options, dict(given or {})) for piece in pieces]
 
 
 def spread(tasks: Sequence[Task], done: Done, executor: Executor | None, jobs: int) -> list[Task]:

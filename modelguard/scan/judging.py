@@ -1,4 +1,4 @@
-"""From the writes that regions showed to findings: one a write, at the severity that the settings give it."""
+"""From what regions showed to findings: one a write, one an obstacle, at the severity that the settings give it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from modelguard.findings import Finding, GuardContext
-from modelguard.observation import Root, StateWrite
-from modelguard.rules import judge
+from modelguard.observation import Obstacle, Root, StateWrite
+from modelguard.rules import judge, verdict_on
 from modelguard.settings import Settings
 
 
@@ -35,6 +35,20 @@ def merge(merged: dict[tuple[object, ...], StateWrite], write: StateWrite) -> No
         guard=_weaker(known.guard, write.guard),
         round_trip=known.round_trip or write.round_trip,
         entry_points=tuple(dict.fromkeys((*known.entry_points, *write.entry_points))),
+    )
+
+
+def merge_obstacle(merged: dict[tuple[object, ...], Obstacle], found: Obstacle) -> None:
+    """An obstacle is reported once, for all entry points and subclasses that reach it."""
+    key = (found.location, found.hindrance)
+    known = merged.get(key)
+    if known is None:
+        merged[key] = found
+        return
+    merged[key] = replace(
+        min(known, found, key=lambda each: len(each.chain)),
+        training_only=known.training_only and found.training_only,
+        entry_points=tuple(dict.fromkeys((*known.entry_points, *found.entry_points))),
     )
 
 
@@ -67,6 +81,28 @@ def finding_of(write: StateWrite, settings: Settings, seconds: dict[str, float] 
         chain=write.chain,
         guard=write.guard,
         carried=write.carried,
+        effect=verdict.effect,
+        help=verdict.help,
+    )
+
+
+def finding_of_obstacle(obstacle: Obstacle, settings: Settings) -> Finding:
+    """What the rule of an obstacle says of it, at the severity that its guard leaves."""
+    rule, verdict = verdict_on(obstacle)
+    severity = verdict.severity
+    if obstacle.training_only and not settings.training_step_captured:
+        severity = severity.lowered()
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=settings.severity_of(rule.code, severity),
+        message=verdict.message,
+        location=obstacle.location,
+        source_line=obstacle.source_line,
+        class_name=obstacle.class_name,
+        entry_points=obstacle.entry_points,
+        chain=obstacle.chain,
+        guard=GuardContext.TRAINING_ONLY if obstacle.training_only else GuardContext.UNCONDITIONAL,
         effect=verdict.effect,
         help=verdict.help,
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from modelguard.observation import Kind, Operation, Root
+from modelguard.observation import Hindrance, Kind, Operation, Root
+from modelguard.scan.obstacles import is_cpu, method_called
 from modelguard.scan.paths import ITEM
 from modelguard.scan.tables import (
     AMBIGUOUS_MUTATORS,
+    AMBIGUOUS_VIEWS,
     CASTS,
     CONTAINER_MUTATORS,
     ELEMENT_METHODS,
@@ -17,6 +19,7 @@ from modelguard.scan.tables import (
     HOOKS_BEFORE,
     INSTANCE_DICTS,
     ITEM_METHODS,
+    MASKING,
     METADATA_IN_PLACE,
     METADATA_METHODS,
     MODULE_MODES,
@@ -44,6 +47,8 @@ from modelguard.scan.values import (
     Partial,
     Value,
     any_inputs,
+    is_tensor_if_used_as_one,
+    is_truth_type,
     join,
     join_all,
     may_be_tensor,
@@ -63,6 +68,8 @@ def builtin_method(
     kinds = receiver.kinds
     inputs = any_inputs(args, kwargs)
     is_module = bool(kinds & Kind.MODULE)
+    if walk.recorder is not None and not walk.muted:
+        method_called(walk, receiver, name, args, kwargs, node)
     if "out" in kwargs:
         write_out(walk, kwargs["out"], node, name)
     if name in ("__setattr__", "__delattr__") and args:
@@ -147,30 +154,60 @@ def _computed(walk: Expressions, receiver: Value, name: str, args: Arguments, kw
     if name in METADATA_METHODS:
         walk.touch(receiver, used=False)
         sized = name in SIZE_METHODS
-        return Value(
-            Kind.NUMBER if args or name not in ("size", "stride") else Kind.TUPLE,
-            about=receiver.paths,
-            inputs=sized and receiver.inputs,
-        )
+        kind = Kind.NUMBER if args or name not in ("size", "stride") else Kind.TUPLE
+        size = Kind.SIZE if name in ("size", "numel", "nelement") and receiver.inputs else 0
+        element = Value(Kind.NUMBER | size, inputs=receiver.inputs) if kind == Kind.TUPLE else None
+        return Value(kind | size, element=element, about=receiver.paths, inputs=sized and receiver.inputs)
     if name == "keys" or name == "__len__":
         return Value(Kind.TUPLE, about=receiver.paths, inputs=receiver.inputs)
+    if kinds & Kind.ARRAY and not kinds & Kind.ANY_TENSOR:
+        walk.touch_whole(receiver)
+        hand_over(walk, args, kwargs)
+        return Value(kinds & (Kind.UNKNOWN | Kind.ARRAY | Kind.READ), inputs=receiver.inputs or inputs)
     if name in VIEW_METHODS and may_be_tensor(receiver):
         if name in CASTS or (name == "type" and not args):
             walk.touch(receiver, used=True)
-            return Value(Kind.TENSOR | (kinds & Kind.UNKNOWN), inputs=receiver.inputs)
+            return Value(_cast(receiver, name, args, kwargs), inputs=receiver.inputs)
+        if name == "numpy":
+            return Value(kinds | Kind.ARRAY | Kind.READ, receiver.paths, inputs=receiver.inputs)
         return view(name, receiver, receiver.inputs)
     walk.touch_whole(receiver)
     hand_over(walk, args, kwargs)
     if name in ("item", "tolist"):
-        return Value(Kind.NUMBER, inputs=receiver.inputs)
+        read = Kind.NUMBER | (Kind.READ if is_tensor_if_used_as_one(receiver) or kinds == Kind.UNKNOWN else 0)
+        if name == "item":
+            return Value(read, inputs=receiver.inputs)
+        # A list of numbers, or of such lists.
+        number = Value(read, element=Value(read, inputs=receiver.inputs), inputs=receiver.inputs)
+        return Value(read, element=number, inputs=receiver.inputs)
     if kinds & Kind.STRING and not kinds & Kind.UNKNOWN:
         return Value(Kind.STRING, inputs=receiver.inputs or inputs)
     if kinds & Kind.ANY_TENSOR or (name in TENSOR_METHODS and kinds & Kind.UNKNOWN):
-        element = Value(Kind.TENSOR, inputs=receiver.inputs or inputs)
-        if name in TUPLES_OF_TENSORS and (args or name in ("svd", "sort")):
+        if name.startswith(("is_", "has_", "get_")):
+            return Value(Kind.UNKNOWN, inputs=receiver.inputs or inputs)
+        known = name in TENSOR_METHODS or not kinds & Kind.UNKNOWN
+        marks = Kind.MASK if name in MASKING else 0
+        if not any(value.kinds & Kind.ANY_TENSOR for value in (*args, *kwargs.values())):
+            marks |= kinds & (Kind.ON_CPU | Kind.ARRAY | Kind.READ)
+        element = Value(Kind.TENSOR | marks | (0 if known else Kind.UNKNOWN), inputs=receiver.inputs or inputs)
+        if name in TUPLES_OF_TENSORS and (args or kwargs or name in ("svd", "sort")):
             return Value(Kind.TENSOR | Kind.TUPLE, element=element, inputs=element.inputs)
         return element
     return Value(Kind.UNKNOWN, inputs=receiver.inputs or inputs)
+
+
+def _cast(receiver: Value, name: str, args: Arguments, kwargs: Keywords) -> int:
+    """The kinds of a tensor that was moved or cast."""
+    kinds = Kind.TENSOR | (receiver.kinds & (Kind.UNKNOWN | Kind.READ))
+    to_truth = any(is_truth_type(value) for value in (*args, *kwargs.values()))
+    if name == "bool" or to_truth:
+        kinds |= Kind.MASK
+    elif name in ("contiguous", "cpu", "cuda") or name == "to":
+        kinds |= receiver.kinds & Kind.MASK
+    if name == "cpu" or any(is_cpu(value) for value in (*args, *kwargs.values())):
+        return kinds | Kind.READ | Kind.ON_CPU
+    moves = name in ("cuda", "to", "type_as") and (args or kwargs or name == "cuda")
+    return kinds if moves else kinds | (receiver.kinds & Kind.ON_CPU)
 
 
 def named_store(walk: Expressions, name: str, args: Arguments, node: ast.AST) -> Value:
@@ -216,6 +253,8 @@ def _register_hook(walk: Expressions, receiver: Value, name: str, args: Argument
         if forward and receiver.paths:
             walk.found_hooks.append((name in HOOKS_BEFORE and not receiver.paths[0].steps, hook, receiver))
         return UNKNOWN
+    if receiver.paths and not receiver.kinds & Kind.ANY_TENSOR:
+        walk.hinder(Hindrance.OPAQUE_CALL, node, name, node.func if isinstance(node, ast.Call) else None)
     for path in receiver.paths:
         if walk.declared is None:
             walk.record(
@@ -359,7 +398,10 @@ def _accepts(function: Function, given: int, kwargs: Keywords) -> bool:
 
 def view(name: str, tensor: Value, inputs: bool) -> Value:
     """What a function or method that views a tensor returns: one view, or several."""
-    part = Value(Kind.TENSOR, tensor.paths, inputs=inputs)
+    kinds = Kind.TENSOR | (tensor.kinds & (Kind.MASK | Kind.ON_CPU | Kind.READ | Kind.ARRAY))
+    if name in AMBIGUOUS_VIEWS and not tensor.kinds & Kind.ANY_TENSOR:
+        kinds |= Kind.UNKNOWN
+    part = Value(kinds, tensor.paths, inputs=inputs)
     return Value(Kind.TUPLE, element=part, inputs=inputs) if name in _SEVERAL_VIEWS else part
 
 

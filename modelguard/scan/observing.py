@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from modelguard.findings import Frame, Location
-from modelguard.observation import Kind, Operation, Root
+from modelguard.observation import Hindrance, Kind, Obstacle, Operation, Root
 from modelguard.scan.paths import ITEM, NO_FACTS, WHOLE, Facts, Path
 from modelguard.scan.recorder import Event, Recorder
 from modelguard.scan.symbols import ClassInfo, Method
@@ -16,6 +16,9 @@ from modelguard.scan.values import NOTHING, Arguments, Environment, Function, In
 
 if TYPE_CHECKING:
     from modelguard.scan.walk import World
+
+
+_LONGEST_QUOTE = 48
 
 
 class Activation:
@@ -67,6 +70,10 @@ class Observing:
         self.entry: Function | None = None
         self.enclosing: dict[int, Environment] = {}
         """Where the classes stand that functions of this walk define: their methods close over it."""
+        self.muted = 0
+        """How many blocks are being walked in which obstacles do not count: they fail anyway, or are not captured."""
+        self.checking = False
+        """Whether the test being walked only decides if the step fails, or warns."""
         self.cut_short = False
         """Whether a call was not followed because there were too many."""
         self.itself: ClassInfo | None = None
@@ -99,6 +106,15 @@ class Observing:
         finally:
             self.recorder = recorder
             self.declared = declared
+
+    @contextmanager
+    def mute(self) -> Iterator[None]:
+        """Walk what is not captured anyway: obstacles in it do not count."""
+        self.muted += 1
+        try:
+            yield
+        finally:
+            self.muted -= 1
 
     @property
     def now(self) -> Activation:
@@ -222,9 +238,9 @@ class Observing:
                 function=_display(current.function),
                 class_name=class_name,
                 verb=verb,
-                declared=declared,
-                value=value.content_kinds,
-                owner=owner,
+                declared=declared & ~Kind.MARKS,
+                value=value.content_kinds & ~Kind.MARKS,
+                owner=owner & ~Kind.MARKS,
                 inputs=inputs or value.inputs,
                 facts=facts,
                 block=self.blocks[-1] if self.blocks else 0,
@@ -234,6 +250,30 @@ class Observing:
         )
         if operation is Operation.REBIND and (not path.steps or path.steps[-1] != ITEM):
             self.definite |= {path}
+
+    def hinder(self, hindrance: Hindrance, node: ast.AST, verb: str, subject: ast.AST | None = None) -> None:
+        """Tell the recorder of an obstacle to capture."""
+        if self.recorder is None or self.muted or any(facts.eager or facts.dead for facts in self.facts):
+            return
+        if not hasattr(node, "lineno"):
+            return
+        function = self.now.function
+        location = self.location(node, node)
+        owner = next((active.function.owner for active in reversed(self.stack) if active.function.owner is not None), self.itself)
+        self.recorder.obstacle(
+            Obstacle(
+                hindrance=hindrance,
+                verb=verb,
+                subject=_quoted(subject) if subject is not None else "",
+                location=location,
+                source_line=function.file.lines[location.line - 1],
+                function=_display(function),
+                class_name=owner.name if owner is not None else None,
+                training_only=any(facts.training for facts in self.facts),
+                entry_points=(self.recorder.entry_point,),
+                chain=self._chain(),
+            )
+        )
 
     def _bound_elsewhere(self, path: Path) -> bool:
         """Whether an attribute is bound anywhere but in the function being walked."""
@@ -328,14 +368,24 @@ def _display(function: Function) -> str:
     return f"{function.owner.name}.{function.name}" if function.owner is not None else function.name
 
 
+def _quoted(node: ast.AST) -> str:
+    """An expression as a message can quote it."""
+    text = ast.unparse(node)
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
+
+
 def _characters(line: str, column: int) -> int:
     """A column counted in UTF-8 bytes, in characters."""
     return column if line.isascii() else len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
 
 
 def _without_paths(value: Value) -> Value:
-    """What an attribute is declared to be by a value bound to it: its kind and classes; once kept, an object is no longer new."""
+    """What an attribute is declared to be by a value bound to it: its kind and classes.
+
+    Once kept, an object is no longer new, and a number is state, wherever it was read.
+    """
     objects = tuple(item for item in value.objects if not isinstance(item, Instance))
     element = _without_paths(value.element) if value.element is not None else None
     items = tuple(_without_paths(item) for item in value.items) if value.items is not None else None
-    return Value(value.kinds, (), value.classes, objects, element, items, value.constant)
+    kinds = value.kinds & ~(Kind.SIZE | Kind.READ)
+    return Value(kinds, (), value.classes, objects, element, items, value.constant)

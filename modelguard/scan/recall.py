@@ -10,8 +10,8 @@ from modelguard.errors import SourceError
 from modelguard.scan.analysis import Options, Scanned
 from modelguard.scan.cache import Cache, Imports, decode, stamp
 from modelguard.scan.dependencies import closures, digest, imported_files, imports_in
+from modelguard.scan.files import as_bytes, plain_line_ends, read_source
 from modelguard.scan.files import decode as decode_source
-from modelguard.scan.files import plain_line_ends, read_source
 from modelguard.scan.modules import ModuleFiles
 from modelguard.scan.scope import Scope
 
@@ -24,8 +24,17 @@ _NOTHING: Mapping[str, Iterable[str]] = {}
 class Recall:
     """The files of a scan that share `options`, and what the cache holds of them."""
 
-    def __init__(self, cache: Cache, paths: Sequence[str], scope: Scope, roots: Sequence[str], options: Options) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        paths: Sequence[str],
+        scope: Scope,
+        roots: Sequence[str],
+        options: Options,
+        given: Mapping[str, str | bytes],
+    ) -> None:
         self._cache = cache
+        self._given = given
         self._paths = {os.path.abspath(path): path for path in paths}
         self._scope = scope
         self._roots = roots
@@ -100,7 +109,7 @@ class Recall:
     def _imports(self, path: str, known: Mapping[str, Imports]) -> Imports | None:
         """What the file at `path` imports now; None where it cannot be read."""
         try:
-            content = read_source(path)
+            content = self._read(path)
         except SourceError:
             self._digests[path] = None
             return None
@@ -122,10 +131,13 @@ class Recall:
         """The hash of a file as it is now."""
         if path not in self._digests:
             try:
-                return digest(read_source(path))
+                return digest(self._read(path))
             except SourceError:
                 return None
         return self._digests[path]
+
+    def _read(self, path: str) -> bytes:
+        return as_bytes(self._given[path]) if path in self._given else read_source(path)
 
 
 def _touched(path: str, since: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from modelguard.findings import Frame, GuardContext, Location
-from modelguard.observation import Kind, Operation, Root, StateWrite
+from modelguard.observation import Kind, Obstacle, Operation, Root, StateWrite
 from modelguard.scan.paths import ITEM, WHOLE, Facts, Path
 
 
@@ -38,6 +38,7 @@ class Recorder:
         self.events: dict[tuple[object, ...], Event] = {}
         self.exposed: dict[Path, frozenset[Path]] = {}
         self.used: set[Path] = set()
+        self.obstacles: dict[tuple[object, ...], Obstacle] = {}
         self.seen_of: dict[Path, frozenset[str] | None] = {}
         """The attributes that whoever reads the whole of something may read of it; None for any."""
 
@@ -55,6 +56,13 @@ class Recorder:
             inputs=known.inputs or event.inputs,
             round_trip=known.round_trip or event.round_trip,
         )
+
+    def obstacle(self, found: Obstacle) -> None:
+        """Take in an obstacle; of the same one met twice, the one that is not for training alone, or nearer, stays."""
+        key = (found.location, found.hindrance)
+        known = self.obstacles.get(key)
+        if known is None or (found.training_only, len(found.chain)) < (known.training_only, len(known.chain)):
+            self.obstacles[key] = found
 
     def read(self, path: Path, definite: frozenset[Path], used: bool) -> None:
         """Take in a read.

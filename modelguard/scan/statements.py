@@ -12,6 +12,7 @@ from modelguard.scan.conditions import handler_facts
 from modelguard.scan.expressions import Expressions
 from modelguard.scan.paths import ITEM, NO_FACTS, Facts, Path
 from modelguard.scan.symbols import ClassInfo, ExternalClass
+from modelguard.scan.tables import LOG_METHODS
 from modelguard.scan.values import NONE, NOTHING, UNKNOWN, ClassObject, Environment, Function, Value, join, tensor_like
 
 _UNROLLED = 8
@@ -153,14 +154,17 @@ class Statements(Expressions):
 
     def _raise(self, node: ast.Raise) -> bool:
         if node.exc is not None:
-            self.expression(node.exc)
+            with self.mute():
+                self.expression(node.exc)
         return True
 
     def _leave(self, node: ast.stmt) -> bool:
         return True
 
     def _if(self, node: ast.If) -> bool:
+        checking, self.checking = self.checking, not node.orelse and _only_complains(node.body)
         test = self.test(node.test)
+        self.checking = checking
         names = self.now.environment.names
         before, definite = dict(names), self.definite
         narrowed = self.narrowed(node.test)
@@ -171,6 +175,7 @@ class Statements(Expressions):
                 names[name] = before[name]
         after, after_definite = dict(names), self.definite
         self._restore(before)
+        names.update(self.excluded(node.test))
         self.definite = definite
         else_leaves = self._branch(node.orelse, test.false) if node.orelse or test.false.dead else False
         if body_leaves and else_leaves:
@@ -191,9 +196,13 @@ class Statements(Expressions):
             return True
         depth = len(self.facts)
         self.push(facts)
+        # A step that fails is not captured, whatever it does before.
+        fails = bool(body) and isinstance(body[-1], ast.Raise)
+        self.muted += fails
         try:
             return self.block(body)
         finally:
+            self.muted -= fails
             self.pop_to(depth)
 
     def _restore(self, names: dict[str, Value]) -> None:
@@ -292,7 +301,9 @@ class Statements(Expressions):
             self.definite = definite
             if handler.name:
                 self.now.environment.names[handler.name] = UNKNOWN
-            if not self._branch(handler.body, handler_facts(handler, tried)):
+            with self.mute():
+                leaves = self._branch(handler.body, handler_facts(handler, tried))
+            if not leaves:
                 ways.append((dict(self.now.environment.names), self.definite))
         if ways:
             self._join_ways(ways)
@@ -348,7 +359,9 @@ class Statements(Expressions):
             self.now.environment.names.pop(name, None)
 
     def _assert(self, node: ast.Assert) -> None:
+        checking, self.checking = self.checking, True
         self.test(node.test)
+        self.checking = checking
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], bool | None]]] = {
         ast.Expr: _expr,
@@ -379,6 +392,20 @@ class Statements(Expressions):
     }
     if sys.version_info >= (3, 11):
         _HANDLERS[ast.TryStar] = _try
+
+
+def _only_complains(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block only fails or writes a log: what the step computes does not depend on it."""
+    return all(
+        isinstance(node, (ast.Raise, ast.Pass, ast.Assert))
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _complains(node.value.func))
+        for node in body
+    )
+
+
+def _complains(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    return name in LOG_METHODS or name == "print"
 
 
 def _entered(manager: Value) -> Value:

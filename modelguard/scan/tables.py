@@ -35,6 +35,9 @@ VIEW_METHODS = frozenset(
 )
 """Tensor methods whose result may share the receiver's memory."""
 
+AMBIGUOUS_VIEWS = frozenset("split select expand flatten chunk t real imag".split())
+"""View methods that something else may have under another meaning."""
+
 CASTS = frozenset("to type type_as float half double bfloat16 int long bool cpu cuda contiguous".split())
 """View methods that return the receiver itself only when there is nothing to convert."""
 
@@ -63,7 +66,8 @@ TENSOR_METHODS = frozenset(
         "masked_fill masked_scatter masked_select matmul mean mm mul multinomial mv ne neg new_empty new_full new_ones "
         "new_tensor new_zeros nonzero norm permute pow prod reciprocal relu repeat_interleave reshape roll rsqrt scatter "
         "scatter_add sigmoid sign sin softmax sqrt square squeeze std sub sum swapaxes tanh transpose tril triu true_divide "
-        "unfold unsqueeze var view view_as where zeros_like contiguous detach"
+        "unfold unsqueeze var view view_as where zeros_like contiguous detach max min any all amax amin argwhere bincount "
+        "count_nonzero unique_consecutive median quantile"
     ).split()
 )
 """Methods that, on a receiver nothing is known of, speak for a tensor."""
@@ -190,7 +194,8 @@ TENSORLESS_TORCH = frozenset(
         "torch.Size torch.device torch.dtype torch.finfo torch.iinfo torch.is_tensor torch.is_floating_point torch.is_complex "
         "torch.get_default_dtype torch.is_autocast_enabled torch.is_grad_enabled torch.get_autocast_gpu_dtype "
         "torch.get_autocast_dtype torch.promote_types torch.result_type torch.numel torch.Generator torch.broadcast_shapes "
-        "torch.initial_seed torch.equal torch.allclose torch.no_grad torch.enable_grad torch.inference_mode torch.autocast "
+        "torch.seed torch.initial_seed "
+        "torch.equal torch.allclose torch.no_grad torch.enable_grad torch.inference_mode torch.autocast "
         "torch.set_grad_enabled torch.typename"
     ).split()
 )
@@ -262,3 +267,91 @@ def nn_attribute(class_name: str, attribute: str) -> int:
         if class_name.startswith((prefix, "Lazy" + prefix)):
             return attributes.get(attribute, 0)
     return 0
+
+
+SYNCHRONISING_METHODS = frozenset("item tolist cpu numpy __bool__ __int__ __float__ __index__".split())
+"""Methods by which the host reads a tensor's data."""
+
+SYNCHRONISING_FUNCTIONS = frozenset("torch.equal torch.allclose torch.is_nonzero torch.save".split())
+
+SYNCHRONISERS = frozenset(
+    (
+        "torch.cuda.synchronize torch.xpu.synchronize torch.mps.synchronize torch.accelerator.synchronize "
+        "torch.cuda.current_stream.synchronize torch.distributed.barrier"
+    ).split()
+)
+"""Functions that wait for the device."""
+
+DATA_SIZED_FUNCTIONS = frozenset(
+    "nonzero argwhere masked_select unique unique_consecutive where bincount repeat_interleave one_hot".split()
+)
+"""Functions of torch whose result is as large as a tensor's data says; some only with certain arguments."""
+
+DATA_SIZED_METHODS = frozenset("nonzero argwhere masked_select unique unique_consecutive bincount repeat_interleave".split())
+
+PYTHON_DATA_FUNCTIONS = frozenset("tensor as_tensor asarray".split())
+"""Functions of torch that copy what Python holds."""
+
+CPU_FACTORIES = frozenset(
+    (
+        "torch.tensor torch.as_tensor torch.asarray torch.from_numpy torch.zeros torch.ones torch.empty torch.full torch.arange "
+        "torch.linspace torch.logspace torch.rand torch.randn torch.randint torch.randperm torch.eye torch.tril_indices "
+        "torch.triu_indices torch.hann_window torch.hamming_window"
+    ).split()
+)
+"""Functions that make a tensor in host memory where no device is named."""
+
+LOG_METHODS = frozenset(
+    (
+        "debug info warning warn error exception critical log success trace debug_once info_once warning_once warn_once "
+        "error_once"
+    ).split()
+)
+"""Methods of loggers; what has them is one if it is called so."""
+
+OUTPUTS = frozenset(
+    (
+        "builtins.print builtins.input builtins.breakpoint pprint.pprint pprint.pp warnings.warn warnings.warn_explicit "
+        "sys.stdout.write sys.stdout.flush sys.stderr.write sys.stderr.flush traceback.print_exc traceback.print_stack "
+        "pdb.set_trace rich.print wandb.log tqdm.tqdm.write logging.log logging.debug logging.info logging.warning logging.warn "
+        "logging.error logging.exception logging.critical"
+    ).split()
+)
+"""Functions that print, log or stop for somebody to look."""
+
+CLOCKS = frozenset(
+    (
+        "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns time.process_time "
+        "time.process_time_ns time.thread_time time.thread_time_ns time.sleep time.localtime time.gmtime time.strftime "
+        "time.ctime timeit.default_timer datetime.datetime.now datetime.datetime.utcnow datetime.datetime.today "
+        "datetime.date.today uuid.uuid1 uuid.uuid4 os.urandom"
+    ).split()
+)
+"""Functions that answer differently each time."""
+
+GENERATORS = frozenset(
+    "random.Random random.SystemRandom numpy.random.default_rng numpy.random.RandomState numpy.random.Generator".split()
+)
+"""Makers of sources of randomness that are not torch's."""
+
+DISABLERS = frozenset(
+    (
+        "torch.compiler.disable torch._dynamo.disable torch._dynamo.eval_frame.disable torch._dynamo.decorators.disable "
+        "torch._disable_dynamo torch._dynamo.disallow_in_graph torch.compiler.disallow_in_graph"
+    ).split()
+)
+"""Decorators that keep a function out of Dynamo's graphs."""
+
+SCRIPTERS = frozenset("torch.jit.script torch.jit.trace torch.jit.load torch.jit.freeze torch.jit.optimize_for_inference".split())
+"""Functions that make a TorchScript module."""
+
+OPAQUE_MODULES = frozenset("RNN LSTM GRU DataParallel DistributedDataParallel".split())
+"""Modules of torch that no graph can hold."""
+
+MASKING = frozenset(
+    (
+        "eq ne lt le gt ge less less_equal greater greater_equal not_equal isnan isinf isfinite isin isclose logical_and "
+        "logical_or logical_not logical_xor bool"
+    ).split()
+)
+"""Functions and methods whose result is a tensor of truth values."""

@@ -50,7 +50,7 @@ class Environment:
 class Function:
     """A function of the project: its syntax, where it stands, what it closes over and what it is bound to."""
 
-    __slots__ = ("bound", "environment", "facts", "file", "memoised", "name", "node", "offset", "owner", "place")
+    __slots__ = ("bound", "disabled", "environment", "facts", "file", "memoised", "name", "node", "offset", "owner", "place")
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Function:
         bound: Value | None = None,
         memoised: bool = False,
         facts: FunctionFacts | None = None,
+        disabled: bool = False,
     ) -> None:
         self.name = name
         self.node = node
@@ -73,6 +74,7 @@ class Function:
         self.bound = bound
         self.memoised = memoised
         self.facts = facts
+        self.disabled = disabled
         self.place = (file.path, node.lineno + offset, node.col_offset)
         """Where the function stands: the same for every copy of it."""
 
@@ -83,11 +85,15 @@ class Function:
 
     def bind(self, value: Value) -> Function:
         """This function as a method of `value`."""
-        return self._copy(value, self.memoised)
+        return self._copy(value, self.memoised, self.disabled)
 
     def memoise(self) -> Function:
         """This function with its results kept."""
-        return self._copy(self.bound, True)
+        return self._copy(self.bound, True, self.disabled)
+
+    def disable(self) -> Function:
+        """This function kept out of graphs."""
+        return self._copy(self.bound, self.memoised, True)
 
     def positional(self) -> list[tuple[ast.arg, ast.expr | None]]:
         """The parameters that are passed by position, with their defaults."""
@@ -101,8 +107,10 @@ class Function:
         arguments = self.node.args
         return [*zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
 
-    def _copy(self, bound: Value | None, memoised: bool) -> Function:
-        return Function(self.name, self.node, self.file, self.offset, self.owner, self.environment, bound, memoised, self.facts)
+    def _copy(self, bound: Value | None, memoised: bool, disabled: bool) -> Function:
+        return Function(
+            self.name, self.node, self.file, self.offset, self.owner, self.environment, bound, memoised, self.facts, disabled
+        )
 
 
 class ClassObject(NamedTuple):
@@ -258,7 +266,7 @@ class Value:
 
 def _identity(item: Object) -> object:
     if isinstance(item, Function):
-        return (item.place, id(item.environment), item.bound.paths if item.bound else ())
+        return (item.place, id(item.environment), item.bound.paths if item.bound else (), item.disabled)
     if isinstance(item, External):
         return item.dotted
     if isinstance(item, ClassObject):
@@ -371,6 +379,39 @@ def may_be_tensor(value: Value) -> bool:
 def tensor_like(value: Value) -> bool:
     """Whether a value may be a tensor, as far as anything is known."""
     return may_be_tensor(value) and (bool(value.kinds & Kind.ANY_TENSOR) or not value.objects)
+
+
+_SURELY = Kind.ANY_TENSOR | Kind.NONE | Kind.MASK | Kind.ON_CPU | Kind.READ
+_PERHAPS = _SURELY | Kind.UNKNOWN | Kind.NUMBER | Kind.BOOL | Kind.TUPLE
+
+
+def is_tensor(value: Value) -> bool:
+    """Whether a value is a tensor, if anything."""
+    return bool(value.kinds & Kind.ANY_TENSOR) and not value.kinds & ~_SURELY
+
+
+def is_tensor_if_used_as_one(value: Value) -> bool:
+    """Whether a value on which something is called that tensors alone have is one."""
+    return bool(value.kinds & Kind.ANY_TENSOR) and not value.kinds & ~_PERHAPS
+
+
+def computes_tensors(value: Value) -> bool:
+    """Whether what an operator makes of a value is a tensor: a submodule's result is one where it can be computed with."""
+    return bool(value.kinds & Kind.ANY_TENSOR) and not value.kinds & ~(_SURELY | Kind.UNKNOWN | Kind.TUPLE)
+
+
+def is_truth_type(value: Value | None) -> bool:
+    """Whether a value is `torch.bool`."""
+    return value is not None and any(isinstance(item, External) and item.dotted == "torch.bool" for item in value.objects)
+
+
+def measured(args: Iterable[Value]) -> int:
+    """The marks of a number that is computed from others: that it tells of a size, or of a tensor's data."""
+    marks = 0
+    for value in args:
+        element = value.elements()
+        marks |= value.kinds if element is None else value.kinds | element.kinds
+    return marks & (Kind.SIZE | Kind.READ)
 
 
 def any_inputs(args: Arguments, kwargs: Keywords) -> bool:

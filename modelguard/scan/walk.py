@@ -12,6 +12,7 @@ from collections.abc import Container, Sequence
 
 from modelguard.observation import Kind, Root
 from modelguard.scan.attributes import Attributes
+from modelguard.scan.bindings import used_as_tensors
 from modelguard.scan.candidates import registering
 from modelguard.scan.facts import FunctionFacts, FunctionNode
 from modelguard.scan.invocations import Invocations, calls_back
@@ -121,6 +122,7 @@ class World:
         """Functions (by their place) that were seen to write, or to hand out state."""
         self._returned: dict[tuple[str, int, int], Value] = {}
         self._dressed: set[int] = set()
+        self._used: dict[tuple[str, int, int], frozenset[str]] = {}
 
     def take_over(self, other: World, file: SourceFile) -> None:
         """Take in what another worked out of the attributes of classes, but for those of one file."""
@@ -184,6 +186,13 @@ class World:
             self._decorated[key] = Value(Kind.FUNCTION, objects=(function,))
             found = Walk(self, None).decorate(function, None)
             self._decorated[key] = found
+        return found
+
+    def used_as_tensors(self, function: Function) -> frozenset[str]:
+        """The parameters that a function uses as tensors."""
+        found = self._used.get(function.place)
+        if found is None:
+            found = self._used[function.place] = used_as_tensors(function.node)
         return found
 
     def known_result(self, function: Function, args: Sequence[Value], walk: Invocations) -> Value | None:

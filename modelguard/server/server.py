@@ -16,7 +16,7 @@ from pygls.protocol import LanguageServerProtocol, default_converter
 
 from modelguard import __version__
 from modelguard.scan.analysis import prepared
-from modelguard.server.actions import actions
+from modelguard.server.actions import FIX_ALL, KINDS, Actions, wanted
 from modelguard.server.checks import Checked, Checks, Request, Stopped
 from modelguard.server.diagnostics import diagnostic
 from modelguard.server.documents import Document, location_of
@@ -82,7 +82,7 @@ class Server(LanguageServer):
         ):
             # pygls notes things on the function, which a bound method does not allow.
             self.feature(method)(partial(handler))
-        options = types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
+        options = types.CodeActionOptions(code_action_kinds=list(KINDS))
         self.feature(types.TEXT_DOCUMENT_CODE_ACTION, options)(partial(self._actions))
 
     def serve(self, source: BinaryIO, target: BinaryIO) -> None:
@@ -152,12 +152,14 @@ class Server(LanguageServer):
 
     def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         document = self._documents.get(params.text_document.uri)
-        only = params.context.only
-        if document is None or not (only is None or {"", types.CodeActionKind.QuickFix} & set(only)):
+        if document is None:
             return []
         edits = self.client_capabilities.workspace and self.client_capabilities.workspace.workspace_edit
-        versioned = bool(edits and edits.document_changes)
-        return list(actions(document, params.range, self._encoding, versioned))
+        actions = Actions(document, self._encoding, bool(edits and edits.document_changes))
+        only = params.context.only
+        quick = only is None or wanted(types.CodeActionKind.QuickFix, only)
+        # What changes the whole document is offered to those who ask for it.
+        return [*(actions.on(params.range) if quick else ()), *(actions.fix_all() if wanted(FIX_ALL, only) else ())]
 
     # What follows.
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from modelguard.findings import Finding
+from modelguard.findings import Cell, Finding
 
 if TYPE_CHECKING:
     from modelguard.suppressions.reading import Suppression
@@ -33,17 +33,18 @@ def apply(
     suppressions: Sequence[Suppression],
     lines: Sequence[str],
     selected: Callable[[str], bool],
+    cells: Sequence[Cell] = (),
 ) -> list[Finding]:
     """The findings of the file at `path` that no suppression covers, and those about the suppressions themselves.
 
-    `lines` are those of the file; `selected` says whether findings of a code are wanted. A suppression of codes that are not
-    looked for is never called unused, and where a part of the file was not looked at none is.
+    `lines` are those of the file, `cells` those of a notebook; `selected` says whether findings of a code are wanted. What
+    suppresses codes that are not looked for is never called unused, and where a part of the file was not looked at nothing is.
     """
     if not suppressions:
         return list(findings)
     from modelguard.suppressions.applying import judged
 
-    return judged(path, list(findings), suppressions, lines, selected)
+    return judged(path, list(findings), suppressions, lines, selected, cells)
 
 
 def add_ignores(text: str, findings: Iterable[Finding], reason: str = "") -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from modelguard.findings import Finding, Location
+from modelguard.findings import Cell, Finding, Location, cell_at
 from modelguard.rules import by_code, find, nearest
 from modelguard.rules.base import Rule
 from modelguard.rules.mg901_unparsable_file import UnparsableFile
 from modelguard.rules.mg902_unused_suppression import UnusedSuppression
 from modelguard.rules.mg903_unknown_code_in_suppression import UnknownCodeInSuppression
 from modelguard.suppressions.reading import Suppression
+from modelguard.suppressions.removing import without
 
 ABOUT_SUPPRESSIONS = frozenset((UnusedSuppression.code, UnknownCodeInSuppression.code))
 
@@ -27,9 +29,10 @@ def judged(
     suppressions: Sequence[Suppression],
     lines: Sequence[str],
     selected: Callable[[str], bool],
+    cells: Sequence[Cell],
 ) -> list[Finding]:
     """What `apply` returns."""
-    judge = _Judge(path, suppressions, lines)
+    judge = _Judge(path, suppressions, lines, cells)
     kept = judge.left_of(found)
     if selected(UnknownCodeInSuppression.code):
         kept += judge.left_of(judge.mistakes(found))
@@ -41,9 +44,10 @@ def judged(
 class _Judge:
     """The suppressions of one file, and which of their entries have suppressed something so far."""
 
-    def __init__(self, path: str, suppressions: Sequence[Suppression], lines: Sequence[str]) -> None:
+    def __init__(self, path: str, suppressions: Sequence[Suppression], lines: Sequence[str], cells: Sequence[Cell]) -> None:
         self._path = path
         self._lines = lines
+        self._cells = cells
         self._suppressions = [(each, _meanings(each)) for each in suppressions]
         self._used: set[tuple[Suppression, str]] = set()
 
@@ -78,10 +82,24 @@ class _Judge:
             ]
             if idle:
                 entries = [entry for entry in idle if entry != _ALL]
-                message = rule.message(entries, each.first, each.last, each.is_file)
-                advice = rule.advice(entries, len(entries) < len(each.codes), each.is_file and not each.last)
-                unused.append(self._finding(rule, each, message, advice))
+                message = rule.message(entries, *self._reach(each), each.is_file)
+                is_misplaced = each.is_file and not each.last
+                advice = rule.advice(entries, len(entries) < len(each.codes), is_misplaced)
+                found = self._finding(rule, each, message, advice)
+                # What to make of one in the wrong place, its author has to say.
+                unused.append(found if is_misplaced else replace(found, fix=without(each, entries, self._lines)))
         return unused
+
+    def _reach(self, each: Suppression) -> tuple[int, int]:
+        """The lines that a suppression covers, in a notebook those of its cell; a comment at the end of a cell covers none."""
+        cell = cell_at(self._cells, each.first)
+        if cell is None:
+            return each.first, each.last
+        return (
+            (0, 0)
+            if any(each.first == other.before for other in self._cells)
+            else (each.first - cell.before, each.last - cell.before)
+        )
 
     def _is_suppressed(self, finding: Finding) -> bool:
         if finding.code == UnparsableFile.code:

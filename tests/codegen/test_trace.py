@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from codegen_checks import bound
 from torch.utils._pytree import tree_leaves
 
-from modelguard.codegen import Traced, TraceError, trace
+from modelguard.codegen import Traced, TraceError, generate, trace
 
 TRACERS = ("dynamo", "export", "fx", "make_fx")
 
@@ -50,6 +51,34 @@ def test_the_model_is_left_as_it_was(tracer: Any) -> None:
     before = dict(vars(model))
     trace(model, (torch.randn(2),), tracer=tracer)
     assert vars(model) == before
+
+
+class Moving(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("var", torch.ones(4))
+        self.seen = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.up(x)
+        self.var.lerp_(x.var(0), 0.1)
+        self.mean = self.mean * 0.9 + x.mean(0) * 0.1
+        self.seen += 1
+        return (x - self.mean) / (self.var + 1e-5).sqrt()
+
+
+@pytest.mark.parametrize("tracer", TRACERS)
+def test_what_a_model_keeps_is_as_it_was_and_its_graph_computes_with_it(tracer: Any) -> None:
+    model, x = Moving(), torch.linspace(-1, 2, 12).view(3, 4)
+    mean, before = model.mean, copy.deepcopy(model.state_dict())
+    traced = trace(model, (x,), tracer=tracer)
+    assert model.mean is mean and model.seen == 0 and all(type(value) is torch.Tensor for value in model._buffers.values())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    expected = copy.deepcopy(model)(x)
+    returned = generate(traced.graph).fn(*traced.inputs)
+    torch.testing.assert_close(returned[0] if isinstance(returned, tuple) else returned, expected)
 
 
 @pytest.mark.parametrize("tracer", ["dynamo", "fx", "make_fx"])

@@ -20,7 +20,15 @@ MODELS = Path(__file__).with_name("ready_models.py")
 def observed(model: nn.Module, *calls: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch, **request: Any) -> dict[str, Any]:
     """What the process of a target tells, in this one."""
     monkeypatch.setattr(ready_models, "build", lambda: (model, list(calls)))
-    asked = {"target": "ready_models:build", "inputs": [], "train": False, "tracer": "dynamo", "dynamic": False, "split_ops": []}
+    asked = {
+        "target": "ready_models:build",
+        "inputs": [],
+        "train": False,
+        "tracer": "dynamo",
+        "dynamic": False,
+        "split_ops": [],
+        "timeout": 300,
+    }
     return observe({**asked, **request})
 
 

@@ -641,3 +641,12 @@ def test_compiled_code_can_be_captured() -> None:
         x.fill_(step)
         graph.replay()
         torch.testing.assert_close(output, eager(x))
+
+
+def test_recompile_error_says_what_fails_and_nothing_is_logged_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    wrapper = CompiledForward(Branches(), backend="eager", bytecode_hook=False, evaluate_shape_guards=True)
+    wrapper(dynamic(5))
+    with pytest.raises(RecompileError) as caught:
+        wrapper(dynamic(2))
+    assert "free but for what forward branches on" in str(caught.value) and "Compile with arguments" not in str(caught.value)
+    assert [record for record in caplog.records if "recompile_limit" in record.getMessage()] == []

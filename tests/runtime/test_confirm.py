@@ -35,9 +35,13 @@ SCHEMA: dict[str, Any] = {
         "step": (int, type(None)),
         "where": [str],
         "max_abs_error": (float, type(None)),
+        "reason": (str, type(None)),
+        "steps": [str],
         "freed": [str],
         "stale": [str],
         "host_reads": [{"operator": str, "path": str, "line": int}],
+        "captured": (int, type(None)),
+        "errors": [(float, type(None))],
     },
     "side_effects": [
         {
@@ -91,7 +95,7 @@ def target(tmp_path: Path, source: str, name: str = "build") -> str:
 
 def confirmed(where: str, *, overrides: Overrides | None = None, **request: Any) -> Confirmation:
     """As `confirm`, in this process."""
-    asked = {"target": where, "steps": 6, "train": None, "device": None, "inputs": [], **request}
+    asked = {"target": where, "steps": 6, "train": None, "device": None, "inputs": [], "vary": True, **request}
     return joined(where, observe(asked), SettingsFiles(overrides or Overrides(), None, True))
 
 
@@ -110,7 +114,8 @@ def run(where: str, *options: str, cwd: Path | None = None) -> subprocess.Comple
 def test_examples(path: Path) -> None:
     wrong, right = confirmed(f"{path}:build"), confirmed(f"{path}:build_fixed")
     assert not wrong.is_clean
-    assert any(len(finding.evidence) > 1 for finding in wrong.report.findings)
+    # What a device refuses to capture is no write.
+    assert wrong.replay["host_reads"] or any(len(finding.evidence) > 1 for finding in wrong.report.findings)
     assert (right.is_clean, right.replay["verdict"], right.side_effects) == (True, "same", [])
 
 
@@ -193,6 +198,139 @@ def test_what_running_does_not_show_says_why(tmp_path: Path) -> None:
     assert result.is_clean
     text = confirmation.render("here", result.report, result.unconfirmed, result.replay, result.side_effects, None, [])
     assert "evidence: none from running it: these calls did not run this line" in text
+
+
+OVERRIDDEN = """
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x):
+        self.count += 1  # BASE
+        return x * self.count
+
+
+class Own(Base):
+    def forward(self, x):
+        self.count += 2  # OWN
+        return x * self.count
+
+
+def build():
+    return Own(), (torch.ones(2),)
+"""
+
+SAME_NAME = """
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x):
+        self.count += 1  # OWN
+        return x * self.count
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+        self.layers = nn.ModuleList([Inner()])
+
+    def forward(self, x):
+        self.count = len(x)  # OTHER
+        return self.layers[0](x)
+
+
+def build():
+    return Outer(), (torch.ones(2),)
+"""
+
+SHARED_TABLE = """
+class Inner(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.table = table
+
+    def forward(self, x):
+        self.table.append(1)  # OWN
+        return x * len(self.table)
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = []
+        self.layer = Inner(self.table)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def build():
+    return Outer(), (torch.ones(2),)
+"""
+
+LATE = """
+class Late(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+        self.count = 0
+
+    def forward(self, x):
+        self.seen.add_(1)
+        if self.training:
+            self.count += 1  # OWN
+        return x * self.count
+
+
+def build():
+    return Late().eval(), (torch.ones(2),)
+"""
+
+COMPILED = """
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x):
+        self.count += 1  # OWN
+        return x * self.count
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.compile(Inner(), backend="eager")
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def build():
+    return Outer(), (torch.ones(2),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "request_"),
+    [(OVERRIDDEN, {}), (SAME_NAME, {}), (SHARED_TABLE, {}), (LATE, {"train": True}), (COMPILED, {})],
+    ids=["overridden", "same name", "shared", "in training only", "compiled child"],
+)
+def test_replay_is_evidence_for_the_write_that_ran_and_only_for_it(tmp_path: Path, source: str, request_: dict[str, Any]) -> None:
+    result = confirmed(target(tmp_path, source), **request_)
+    lines = (HEADER + source).splitlines()
+    shown = {
+        lines[finding.location.line - 1].rpartition("# ")[2]
+        for finding in result.report.findings
+        if Evidence.REPLAY in finding.evidence and "# " in lines[finding.location.line - 1]
+    }
+    assert shown == {"OWN"}
+    base = [why for finding, why in result.unconfirmed.items() if lines[finding.location.line - 1].endswith("# BASE")]
+    assert base == (["these calls did not run this line"] if source is OVERRIDDEN else [])
 
 
 def test_lines_and_compilation_leave_shared_state_alone(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from modelguard.runtime import ModuleError, OptionError
 from modelguard.runtime.replay import Replay, ReplayError, Verdict, replay
 
 COUNT = 0
@@ -220,6 +223,8 @@ def test_wrong_outputs(make: Callable[[], nn.Module], options: dict[str, Any], s
     assert result.step == (3 if options else 2)
     assert stale is None or stale in result.stale
     assert result.max_abs_error is not None and result.max_abs_error > 0
+    assert result.errors[result.step] > 0 and max(result.errors) == result.max_abs_error
+    assert not any(result.errors[: result.step])
 
 
 STALE = {
@@ -301,7 +306,7 @@ def test_refused(step: Callable[..., Any], mode: Callable[[], Any], request: pyt
         with mode():
             return step(self, x)
 
-    result = compared(Made(within), [(ramp(2),)])
+    result = compared(Made(within), [(ramp(2),)], vary=False)
     assert (result.verdict, result.stale, result.freed) == (Verdict.REFUSED, (), ())
     read = result.host_reads[0]
     assert read.place is not None and read.place.path == __file__
@@ -318,7 +323,209 @@ def test_the_sizes_that_come_again_are_captured() -> None:
         return x * self.longest
 
     result = compared(Made(step, longest=0), [(torch.ones(length),) for length in (3, 6, 3, 9, 3)])
-    assert (result.verdict, result.step) == (Verdict.WRONG_OUTPUT, 4)
+    assert (result.verdict, result.step, result.captured) == (Verdict.WRONG_OUTPUT, 4, 2)
+
+
+def test_the_error_of_each_step() -> None:
+    def counted(self: Any, x: Any) -> Any:
+        self.n += 1
+        return torch.full_like(x, float(self.n) if self.n != 5 else float("nan"))
+
+    result = compared(Made(counted, n=0))
+    assert (result.captured, result.errors) == (1, (0.0, 0.0, 1.0, 2.0, float("inf"), 4.0))
+
+
+def test_a_capture_that_fails_has_no_further_errors() -> None:
+    def halves(self: Any, x: Any) -> Any:
+        return x[x > 2].sum()
+
+    result = compared(Made(halves), [(ramp(4, start=float(start)),) for start in (0, 0, 1, 0)])
+    assert (result.verdict, result.step, result.captured, result.errors) == (Verdict.SHAPE_CHANGES, 2, 1, (0.0, 0.0))
+
+
+def lengths(*each: int) -> list[tuple[torch.Tensor]]:
+    return [(torch.ones(length),) for length in each]
+
+
+SIZES = {
+    "one": ((4,) * 4, "warm-up captured replayed replayed"),
+    "mixed": ((4, 4, 5, 5, 5), "warm-up eager captured replayed replayed"),
+    "each again": ((4, 4, 4, 5, 5, 4), "warm-up captured replayed captured replayed replayed"),
+    "once": ((4, 4, 4, 5, 4), "warm-up captured replayed eager replayed"),
+}
+
+
+@pytest.mark.parametrize(("given", "steps"), SIZES.values(), ids=SIZES)
+def test_what_becomes_of_each_step_is_told(given: tuple[int, ...], steps: str) -> None:
+    result = compared(Made(lambda self, x: x * 2), lengths(*given))
+    assert " ".join(step.value for step in result.steps) == steps
+    assert result.verdict is Verdict.SAME
+
+
+@pytest.mark.parametrize("size", [4, 5])
+def test_each_size_that_comes_again_is_replayed(size: int) -> None:
+    def step(self: Any, x: Any) -> Any:
+        if len(x) == size:
+            self.n += 1
+            return x * self.n
+        return x
+
+    result = compared(Made(step, n=0), lengths(4, 4, 4, 5, 5, 5))
+    assert (result.verdict, result.step) == (Verdict.WRONG_OUTPUT, {4: 2, 5: 4}[size])
+
+
+def test_memory_that_two_graphs_captured_and_the_model_freed_is_told() -> None:
+    result = compared(Made(grows, rows=torch.arange(6.0)), lengths(3, 3, 4, 3, 4, 9, 3, 4))
+    assert (result.verdict, result.step, result.freed) == (Verdict.WRONG_OUTPUT, 6, ("self.rows",))
+
+
+# One call, whose inputs vary.
+
+
+def keys_by_position(self: Any, x: Any, **others: Any) -> Any:
+    self.buf_keys[self.position] = x
+    self.position += 1
+    return self.buf_keys.max(0).values
+
+
+def keys(**options: Any) -> Replay:
+    x = torch.tensor([1.0, -2.0, 3.0])
+    return compared(Made(keys_by_position, buf_keys=torch.zeros(8, 3), position=0), [(x,)], **options)
+
+
+def test_a_single_call_varies_from_step_to_step() -> None:
+    assert keys().verdict is Verdict.WRONG_OUTPUT
+    assert keys(vary=False).verdict is Verdict.STALE_STATE
+
+
+@dataclass
+class Log:
+    """What copies of a model write to, all of them."""
+
+    seen: list[Any]
+
+    def __deepcopy__(self, memo: Any) -> Log:
+        return self
+
+
+def seen_at_steps(*args: Any, **kwargs: Any) -> list[Any]:
+    """What each step of a single call is given."""
+
+    def step(self: Any, *args: Any, **kwargs: Any) -> None:
+        self.log.seen.append([value.clone() if isinstance(value, torch.Tensor) else value for value in (*args, *kwargs.values())])
+
+    log = Log([])
+    replay(Made(step, log=log), [args], kwargs, steps=4, device="tape")
+    return log.seen[1:5]
+
+
+VALUES: dict[str, tuple[torch.Tensor, Callable[[torch.Tensor], bool]]] = {
+    "any": (torch.randn(2, 3), lambda x: True),
+    "all the same": (torch.ones(2), lambda x: bool((x > 0).all() and (x <= 1).all())),
+    "scalar": (torch.tensor(0.5), lambda x: 0 < x <= 0.5),
+    "probabilities": (torch.rand(2, 4).softmax(-1), lambda x: bool((x > 0).all() and (x <= 1).all())),
+    "mask": (torch.tensor([[1.0, 0.0], [0.0, 1.0]]), lambda x: bool(((x == 0) | (x == 1)).all() and (x.sum(-1) == 1).all())),
+    "added mask": (torch.ones(3, 3).tril().log(), lambda x: bool((x.isinf() | (x == 0)).all() and x.exp().sum(-1).min() == 1)),
+    "half": (torch.rand(4).half(), lambda x: x.dtype is torch.float16),
+    "float8": (torch.rand(4).to(torch.float8_e4m3fn), lambda x: x.dtype is torch.float8_e4m3fn),
+    "complex": (torch.randn(3, dtype=torch.complex64), lambda x: x.is_complex()),
+    "non-contiguous": (torch.rand(3, 2).t(), lambda x: True),
+    "expanded": (torch.rand(1, 3).expand(2, 3), lambda x: True),
+    "inference": (torch.inference_mode()(torch.rand)(3), lambda x: True),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("is_named", [False, True], ids=["positional", "keyword"])
+def test_values_vary_within_what_they_are(name: str, is_named: bool) -> None:
+    x, is_right = VALUES[name]
+    seen = seen_at_steps(x=x) if is_named else seen_at_steps(x)
+    values = [step[0].to(torch.complex64) for step in seen]
+    assert torch.equal(values[0], x.to(torch.complex64))
+    assert all(not torch.equal(one, other) for one, other in itertools.pairwise(values))
+    assert all(is_right(step[0]) for step in seen)
+
+
+@pytest.mark.parametrize("x", [torch.tensor([2, 3]), torch.tensor([True, False]), torch.zeros(0), 1.5, "text", None], ids=repr)
+def test_what_is_no_floating_tensor_stays(x: Any) -> None:
+    assert all(repr(step[0]) == repr(x) for step in seen_at_steps(x))
+
+
+def test_nested_inputs_vary_and_what_is_given_twice_is_one() -> None:
+    x = torch.rand(3)
+    first, second = seen_at_steps({"x": [x]}, x)[:2]
+    assert first[0]["x"][0] is not second[0]["x"][0]
+    assert torch.equal(second[0]["x"][0], second[1]) and not torch.equal(first[1], second[1])
+
+
+def test_a_cache_that_the_call_writes_is_the_same_at_each_step() -> None:
+    def step(self: Any, x: Any, cache: Any, table: Any) -> Any:
+        cache.add_(1)
+        table.append(1)
+        self.log.seen.append((float(cache[0]), len(table)))
+        return x
+
+    log = Log([])
+    replay(Made(step, log=log), [(torch.rand(2), torch.zeros(2), [])], steps=4, device="tape")
+    assert log.seen[1:5] == [(1, 1), (2, 2), (3, 3), (4, 4)]
+
+
+# What differs, where no amount says it.
+
+REASONS: dict[str, tuple[Callable[[int, torch.Tensor], Any], str]] = {
+    "size": (lambda n, x: torch.ones(n, 4), "another size: [2, 4], eager has [3, 4]"),
+    "dtype": (lambda n, x: x.half() if n == 2 else x, "another dtype: torch.float16, eager has torch.float32"),
+    "type": (lambda n, x: None if n == 2 else x, "another type: NoneType, eager has Tensor"),
+    "items": (lambda n, x: [x] * n, "2 items, eager has 3"),
+    "text": (lambda n, x: str(n), "another value: '2', eager has '3'"),
+    "NaN": (lambda n, x: x / (0 if n == 2 else 1), "NaN or infinite where eager has numbers"),
+    "infinite number": (lambda n, x: math.inf if n == 2 else 1.0, "NaN or infinite where eager has numbers"),
+    "number": (lambda n, x: x / (0 if n == 3 else 1), "other values where eager has NaN or infinity"),
+}
+
+
+@pytest.mark.parametrize(("output", "reason"), REASONS.values(), ids=REASONS)
+def test_what_differs_is_told_where_no_amount_says_it(output: Callable[[int, torch.Tensor], Any], reason: str) -> None:
+    def step(self: Any, x: Any) -> Any:
+        self.n += 1
+        return output(self.n, x)
+
+    result = compared(Made(step, n=0), [(torch.ones(2),)], vary=False)
+    assert (result.verdict, result.step, result.reason) == (Verdict.WRONG_OUTPUT, 2, reason)
+
+
+def test_a_number_that_is_no_tensor_differs_by_an_amount() -> None:
+    result = compared(Made(lambda self, x: setattr(self, "n", self.n + 1) or self.n, n=0), [(torch.ones(2),)])
+    assert (result.verdict, result.max_abs_error, result.reason) == (Verdict.WRONG_OUTPUT, 4, None)
+
+
+def test_freed_memory_is_told_as_the_cause_of_what_is_no_number() -> None:
+    result = compared(Made(grows, rows=None), others=[(ramp(5),)])
+    assert result.reason == "NaN or infinite where eager has numbers, because memory that was freed is read"
+
+
+@pytest.mark.parametrize(
+    ("model", "calls", "options", "error", "message"),
+    [
+        (nn.Linear, [(ramp(2),)], {}, ModuleError, "can be replayed; this is the class Linear; make an instance"),
+        (lambda x: x, [(ramp(2),)], {}, ModuleError, "this is of type function"),
+        (
+            nn.Identity(),
+            [ramp(2)] * 4,
+            {},
+            OptionError,
+            r"a tuple of arguments, and calls\[0\] is of type Tensor; .*write \(x,\)",
+        ),
+        (nn.Identity(), [(ramp(2),)], {"others": (ramp(2),)}, OptionError, r"others\[0\] is of type Tensor"),
+        (nn.Identity(), [], {}, OptionError, "there are no calls"),
+    ],
+    ids=["class", "function", "calls", "others", "no calls"],
+)
+def test_what_is_no_module_or_no_call_is_refused(
+    model: Any, calls: Any, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        replay(model, calls, **options)
 
 
 def test_a_branch_by_tensor_is_refused_and_recorded_like_the_code_around_it() -> None:
@@ -608,7 +815,9 @@ def test_same(make: Callable[[], nn.Module], calls: Any, options: dict[str, Any]
     torch.manual_seed(0)
     result = compared(make(), calls, **options)
     assert (result.verdict, result.where, result.host_reads) == (Verdict.SAME, (), ())
-    assert result == Replay(Verdict.SAME, "tape")
+    assert result == Replay(Verdict.SAME, "tape", steps=result.steps, errors=(0.0,) * len(result.errors))
+    assert result.captured is not None and len(result.errors) > result.captured + 1
+    assert (result.stale, result.freed, result.reason, result.max_abs_error) == ((), (), None, None)
 
 
 def test_a_wrong_field_of_a_dataclass_is_told() -> None:
@@ -723,7 +932,7 @@ def test_steps_and_others(capsys: pytest.CaptureFixture[str]) -> None:
             print(len(x), end=" ")
             return x
 
-    replay(Seeing(), [(ramp(2),)], steps=4, others=[(ramp(3),)], device="tape")
+    replay(Seeing(), [(ramp(2),)], steps=4, others=[(ramp(3),)], device="tape", vary=False)
     assert capsys.readouterr().out == "2 2 2 3 2 2 2 3 "
 
 

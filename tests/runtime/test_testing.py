@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import textwrap
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from modelguard.runtime import OptionError
+from modelguard.runtime import ModuleError, OptionError
 from modelguard.runtime.replay import Verdict
 from modelguard.runtime.testing import assert_no_state_writes, assert_replay_safe
 
@@ -69,12 +70,12 @@ UNSAFE: dict[str, tuple[nn.Module, dict[str, Any], list[str]]] = {
     "wrong output": (
         Counter(),
         {},
-        ["Counter is not replay-safe: wrong-output", "no CUDA graph here", "from step 2: output, by up to 4", "differs: self.n"],
+        ["Counter is not replay-safe: wrong-output", "no CUDA graph here", "from step 2: output, by up to ", "differs: self.n"],
     ),
     "freed": (Cached(), {"others": [(torch.ones(5),)]}, ["from step 3: output", "freed since: self.rows"]),
     "refused": (
         Reading(),
-        {},
+        {"vary": False},
         ["refused", "capture on a device ends at `_local_scalar_dense` at ", f"test_testing.py:{line_of('THE READ')}"],
     ),
 }
@@ -120,7 +121,7 @@ def test_another_size_is_no_amount() -> None:
 
     with pytest.raises(AssertionError) as caught:
         assert_replay_safe(Longer(), torch.ones(2), device="tape")
-    assert ", of another size or type, or no number" in str(caught.value) and "inf" not in str(caught.value)
+    assert ": 2 items, eager has 3" in str(caught.value) and "inf" not in str(caught.value)
 
 
 def test_what_cannot_be_compiled_is_not_called_good() -> None:
@@ -130,6 +131,23 @@ def test_what_cannot_be_compiled_is_not_called_good() -> None:
 
     with pytest.raises(AssertionError, match="cannot be compiled"):
         assert_no_state_writes(Failing(), torch.ones(2))
+
+
+def test_what_cannot_be_compiled_is_told_by_its_cause_and_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(AssertionError, match=r"Linear cannot be compiled, .*: RuntimeError: .*\[2, 2\] X \[3, 4\]"):
+        assert_no_state_writes(nn.Linear(3, 4), torch.ones(2, 2))
+    assert [record.name for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+@pytest.mark.parametrize("check", [assert_replay_safe, assert_no_state_writes])
+@pytest.mark.parametrize(
+    ("model", "what"),
+    [(nn.Linear, "the class Linear; make an instance"), (lambda x: x, "of type function"), (None, "of type NoneType")],
+    ids=["class", "function", "none"],
+)
+def test_what_is_no_module_is_told(check: Any, model: Any, what: str) -> None:
+    with pytest.raises(ModuleError, match=f"only an instance of torch.nn.Module can be .*; this is {what}"):
+        check(model, torch.ones(2))
 
 
 TESTS = """
@@ -191,6 +209,62 @@ def test_the_marker_without_the_fixture_is_a_failure(pytester: pytest.Pytester) 
     result = pytester.runpytest_subprocess(*PLUGIN)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*the fixture `replay_safe` is not among its arguments*"])
+
+
+MISUSED = """
+import pytest
+import torch
+from torch import nn
+
+
+@pytest.mark.replay_safe(8)
+def test_positional(replay_safe):
+    replay_safe(nn.Linear(2, 2), torch.ones(2))
+
+
+@pytest.mark.replay_safe(stesp=8)
+def test_misspelt(replay_safe):
+    replay_safe(nn.Linear(2, 2), torch.ones(2))
+
+
+@pytest.mark.replay_safe(colour=8)
+def test_unknown(replay_safe):
+    replay_safe(nn.Linear(2, 2), torch.ones(2))
+
+
+def test_never_called(replay_safe):
+    nn.Linear(2, 2)(torch.ones(2))
+
+
+def test_skipped(replay_safe):
+    pytest.skip("not today")
+
+
+def test_failed(replay_safe):
+    raise ValueError("first")
+
+
+@pytest.mark.xfail
+def test_expected(replay_safe):
+    raise ValueError("as ever")
+"""
+
+
+def test_misuse_of_marker_and_fixture_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MISUSED)
+    result = pytester.runpytest_subprocess(*PLUGIN)
+    result.assert_outcomes(errors=3, failed=2, skipped=1, xfailed=1)
+    text = result.stdout.str()
+    assert "the marker `replay_safe(8)` takes its options by name, such as replay_safe(steps=8)" in text
+    assert "the marker `replay_safe` has no option 'stesp'; did you mean 'steps'?" in text
+    assert "the marker `replay_safe` has no option 'colour'; it has calls, kwargs, others, steps, train, device, vary" in text
+    assert "the fixture `replay_safe` was never called" in text and "ValueError: first" in text
+
+
+def test_the_marker_takes_the_options_of_the_assertion() -> None:
+    from modelguard.pytest_plugin import _OPTIONS
+
+    assert set(_OPTIONS) == set(inspect.signature(assert_replay_safe).parameters) - {"model", "args"}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

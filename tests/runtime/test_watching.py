@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from modelguard.runtime import OptionError, StateWriteError
+from modelguard.runtime import ModuleError, OptionError, StateWriteError
 from modelguard.runtime import dynamo as torchs
 from modelguard.runtime.watching import StateWriteWarning, watch
 
@@ -59,7 +59,7 @@ def test_a_write_is_named(backend: Any) -> None:
 def test_a_warning_comes_at_once() -> None:
     model = Outer()
     with (
-        pytest.warns(StateWriteWarning, match=r"self\.layers\[1\]\.n is rebound at .*test_watching\.py") as told,
+        pytest.warns(StateWriteWarning, match=r"self\.layers\[1\]\.n is rebound in forward$") as told,
         watch(model, "warn") as seen,
     ):
         torch.compile(model, backend="eager")(torch.ones(2))
@@ -94,6 +94,11 @@ def test_nested_watches_both_tell() -> None:
     with pytest.raises(StateWriteError), watch(model) as outer, pytest.raises(StateWriteError), watch(model.layers[1]) as inner:
         torch.compile(model, backend="eager")(torch.ones(2))
     assert [effect.path for effect in (*outer.found, *inner.found)] == ["self.layers[1].n", "self.n"]
+
+
+def test_a_class_is_no_model() -> None:
+    with pytest.raises(ModuleError, match="can be watched; this is the class Outer; make an instance"), watch(Outer):  # type: ignore[arg-type]
+        pass
 
 
 def test_an_action_that_is_none() -> None:
