@@ -66,6 +66,10 @@ class Client:
                 return message
             self._later.append(message)
 
+    def has(self, fits: Callable[[dict[str, Any]], bool]) -> bool:
+        """Whether a message that fits came before the one that was waited for."""
+        return any(map(fits, self._later))
+
     def said(self, method: str) -> dict[str, Any]:
         """What the next notification of a method, or request, says."""
         params: dict[str, Any] = self.next(lambda message: message.get("method") == method)["params"]

@@ -76,6 +76,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
         client.kill()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One client for all that must leave no trace in a server."""
+    client = Client(tmp_path_factory.mktemp("shared"))
+    yield client
+    try:
+        assert client.leave() == 0
+        assert client.errors() == ""
+    finally:
+        client.kill()
+
+
 def codes(found: list[dict[str, Any]]) -> list[str]:
     return [each["code"] for each in found if each["severity"] < 3]
 
@@ -88,13 +100,14 @@ def write(path: Path, text: str) -> str:
 def apply(text: str, edits: list[dict[str, Any]]) -> str:
     """The text after edits of a client that counts in UTF-16."""
     lines = [line.encode("utf-16-le") for line in text.split("\n")]
-    (edit,) = edits
+    *others, edit = sorted(edits, key=lambda edit: (edit["range"]["start"]["line"], edit["range"]["start"]["character"]))
     first, last = edit["range"]["start"], edit["range"]["end"]
     before = b"".join(line + "\n".encode("utf-16-le") for line in lines[: first["line"]])
     before += lines[first["line"]][: 2 * first["character"]]
     after = lines[last["line"]][2 * last["character"] :]
     after += b"".join("\n".encode("utf-16-le") + line for line in lines[last["line"] + 1 :])
-    return (before + edit["newText"].encode("utf-16-le") + after).decode("utf-16-le")
+    changed = (before + edit["newText"].encode("utf-16-le") + after).decode("utf-16-le")
+    return apply(changed, others) if others else changed
 
 
 def at(line: int, character: int) -> dict[str, int]:
@@ -309,7 +322,40 @@ def suppressing(client: Client, uri: str, found: dict[str, Any], **context: Any)
     context = {"diagnostics": [found], **context}
     asked = {"textDocument": {"uri": uri}, "range": found["range"], "context": context}
     actions: list[dict[str, Any]] = client.ask("textDocument/codeAction", asked)
-    return actions
+    return [action for action in actions if action["title"].startswith("Suppress")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_finding_is_fixed_by_its_action(start: Start, tmp_path: Path, end: str) -> None:
+    text = "#\n" + NORM
+    client, uri = start(), write(tmp_path / "norm.py", text)
+    client.open(uri, text.replace("\n", end))
+    (found,) = client.published(uri)
+    asked = {"textDocument": {"uri": uri}, "range": found["range"], "context": {"diagnostics": [found]}}
+    fix, suppression = client.ask("textDocument/codeAction", asked)
+    assert fix["kind"] == suppression["kind"] == "quickfix"
+    assert fix["title"].startswith("Fix MG101: ")
+    changed = apply(text, fix["edit"]["changes"][uri]).replace("\r", "")
+    assert "self.mean.copy_(" in changed
+    client.change(uri, changed, 2)
+    assert codes(client.published(uri, 2)) == []
+
+
+def test_all_safe_fixes_are_applied_on_request(start: Start, tmp_path: Path) -> None:
+    text = CLEAN.replace("return x - self.mean", "return x - self.mean  # modelguard: ignore[MG104] gone")
+    (tmp_path / "pyproject.toml").write_text("[tool.modelguard]\n")
+    client, uri = start(), write(tmp_path / "norm.py", text)
+    client.open(uri, text)
+    assert "MG902" in codes(client.published(uri))
+    # It moves along with its line.
+    client.change(uri, "#\n" + text, 2)
+    client.published(uri, 2)
+    for only in (["source.fixAll.modelguard"], ["source.fixAll"], ["source"]):
+        nowhere, context = {"start": at(0, 0), "end": at(0, 0)}, {"diagnostics": [], "only": only}
+        asked = {"textDocument": {"uri": uri}, "range": nowhere, "context": context}
+        (action,) = client.ask("textDocument/codeAction", asked)
+        assert action["kind"] == "source.fixAll.modelguard"
+        assert apply("#\n" + text, action["edit"]["changes"][uri]) == "#\n" + CLEAN
 
 
 def test_an_edit_says_for_which_version_it_is_where_a_client_can_tell(start: Start, tmp_path: Path) -> None:
@@ -324,7 +370,7 @@ def test_an_edit_says_for_which_version_it_is_where_a_client_can_tell(start: Sta
     assert len(suppressing(client, uri, found, only=["quickfix"])) == 1
 
 
-def test_what_cannot_be_suppressed_has_no_action(start: Start, tmp_path: Path) -> None:
+def test_what_cannot_be_suppressed_has_no_such_action(start: Start, tmp_path: Path) -> None:
     text = CLEAN.replace("return x - self.mean", "return x - self.mean  # modelguard: ignore[MG104] gone")
     client, uri = start(), write(tmp_path / "norm.py", text)
     client.open(uri, text)
@@ -385,29 +431,29 @@ def test_a_text_declares_no_encoding_to_an_editor(start: Start, tmp_path: Path) 
         "file:///a%0Ab/%F0%9F%92%A5.py",
     ],
 )
-def test_documents_without_a_file(start: Start, uri: str) -> None:
-    client = start()
-    client.open(uri, NORM)
-    assert codes(client.published(uri, 1)) == ["MG101"]
-    client.change(uri, CLEAN, 2)
-    assert codes(client.published(uri, 2)) == []
-    assert client.leave() == 0
+def test_documents_without_a_file(shared: Client, uri: str) -> None:
+    shared.open(uri, NORM)
+    assert codes(shared.published(uri, 1)) == ["MG101"]
+    shared.change(uri, CLEAN, 2)
+    assert codes(shared.published(uri, 2)) == []
+    shared.close(uri)
 
 
 @pytest.mark.parametrize(
     "uri",
     ["git:/norm.py?x", "vscode-notebook-cell:/n.ipynb#1", "output:1", "", "file://", "file:///", "file:///%00.py", "norm.py"],
 )
-def test_documents_that_are_not_looked_at(start: Start, tmp_path: Path, uri: str) -> None:
-    client, other = start(), write(tmp_path / "norm.py", NORM)
-    client.open(uri, NORM)
-    client.change(uri, CLEAN, 2)
-    client.save(uri)
-    client.close(uri)
-    client.open(other, NORM)
-    message = client.next(lambda message: message.get("method") == "textDocument/publishDiagnostics")
-    assert message["params"]["uri"] == other
-    assert client.ask("textDocument/hover", {"textDocument": {"uri": uri}, "position": at(0, 0)}) is None
+def test_documents_that_are_not_looked_at(shared: Client, tmp_path: Path, uri: str) -> None:
+    other = write(tmp_path / "norm.py", NORM)
+    shared.open(uri, NORM)
+    shared.change(uri, CLEAN, 2)
+    shared.save(uri)
+    shared.close(uri)
+    shared.open(other, NORM)
+    assert codes(shared.published(other)) == ["MG101"]
+    assert not shared.has(lambda message: (message.get("params") or {}).get("uri") == uri)
+    assert shared.ask("textDocument/hover", {"textDocument": {"uri": uri}, "position": at(0, 0)}) is None
+    shared.close(other)
 
 
 def framed(body: bytes) -> bytes:
@@ -434,14 +480,13 @@ def framed(body: bytes) -> bytes:
         pytest.param(framed(b'{"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 98}}'), id="cancels nothing"),
     ],
 )
-def test_nonsense_is_passed_over(start: Start, tmp_path: Path, nonsense: bytes) -> None:
-    client, uri = start(), write(tmp_path / "norm.py", NORM)
-    client.open(uri, NORM)
-    client.send_bytes(nonsense)
-    client.change(uri, CLEAN, 2)
-    assert codes(client.published(uri, 2)) == []
-    assert client.leave() == 0
-    assert client.errors() == ""
+def test_nonsense_is_passed_over(shared: Client, tmp_path: Path, nonsense: bytes) -> None:
+    uri = write(tmp_path / "norm.py", NORM)
+    shared.open(uri, NORM)
+    shared.send_bytes(nonsense)
+    shared.change(uri, CLEAN, 2)
+    assert codes(shared.published(uri, 2)) == []
+    shared.close(uri)
 
 
 @pytest.mark.parametrize(
@@ -453,10 +498,8 @@ def test_nonsense_is_passed_over(start: Start, tmp_path: Path, nonsense: bytes) 
         ("no/such/method", {}),
     ],
 )
-def test_a_request_that_makes_no_sense_gets_an_error(start: Start, method: str, params: Any) -> None:
-    client = start()
-    assert client.ask(method, params)["error"]["code"] < 0
-    assert client.leave() == 0
+def test_a_request_that_makes_no_sense_gets_an_error(shared: Client, method: str, params: Any) -> None:
+    assert shared.ask(method, params)["error"]["code"] < 0
 
 
 def test_places_outside_of_the_text(start: Start, tmp_path: Path) -> None:
@@ -466,7 +509,8 @@ def test_places_outside_of_the_text(start: Start, tmp_path: Path) -> None:
     for position in (at(4000, 0), at(10, 4000), at(4000, 4000)):
         client.ask("textDocument/hover", {"textDocument": {"uri": uri}, "position": position})
     asked = {"textDocument": {"uri": uri}, "range": {"start": at(0, 0), "end": at(9000, 9)}, "context": {"diagnostics": []}}
-    assert len(client.ask("textDocument/codeAction", asked)) == 1
+    titles = [action["title"] for action in client.ask("textDocument/codeAction", asked)]
+    assert [title.partition(":")[0] for title in titles] == ["Fix MG101", "Suppress MG101 on this line"]
 
 
 def test_a_client_that_dies(start: Start, tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def command(stdio: bool, config: str | None, isolated: bool, verbose: bool) -> i
             raise
         raise ModelguardError("the server needs pygls, which is not installed here: pip install 'modelguard[lsp]'") from None
     logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr)
+    if sys.stdin is None:
+        raise ModelguardError("standard input is closed; an editor talks over it")
     if sys.stdin.isatty():
         click.echo("modelguard server: waiting for an editor on standard input; Ctrl-C ends it", err=True)
     server = Server(lambda: SettingsFiles(config=config, isolated=isolated))

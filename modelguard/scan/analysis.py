@@ -205,10 +205,10 @@ class Analysis:
                 self._world.take_over(base.world, base.file)
 
     def _leave(self, kept: Kept, path: str, file: SourceFile | None) -> None:
-        """Leave what this scan worked out to the next one of the same file."""
+        """Leave what this scan worked out to the next one of the same file; if that is broken, what is there already holds on."""
         kept.asked |= self._project.paths
-        if kept.alone:
-            kept.base = file and Base(self._key(path), self._stamps, self._project, self._world, file)
+        if kept.alone and file is not None:
+            kept.base = Base(self._key(path), self._stamps, self._project, self._world, file)
 
     def _key(self, path: str) -> tuple[object, ...]:
         return path, self._roots, self._options, self._scope.signature

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from urllib.request import url2pathname
 
 from modelguard.findings import Finding
-from modelguard.scan.files import split_lines
+from modelguard.scan.files import is_notebook, split_lines, unscanned
 from modelguard.settings import Settings
 
 _UNTITLED = "untitled"
@@ -95,8 +95,9 @@ def location_of(uri: str) -> tuple[str, bool] | None:
     if parts.scheme != "file" or "\0" in name or not parts.path.strip("/"):
         return None
     if os.name == "nt":
-        return os.path.abspath(url2pathname(f"//{parts.netloc}{parts.path}" if parts.netloc else parts.path)), True
-    return os.path.abspath(name), True
+        name = url2pathname(f"//{parts.netloc}{parts.path}" if parts.netloc else parts.path)
+    # A notebook is edited cell by cell, each of them a document.
+    return None if unscanned(name) or is_notebook(name) else (os.path.abspath(name), True)
 
 
 def uri_of(path: str) -> str:
@@ -115,8 +116,11 @@ def _same(left: Iterable[str], right: Iterable[str]) -> int:
 
 
 def _shifted(finding: Finding, lines: int) -> Finding:
-    where = finding.location
-    return replace(finding, location=where._replace(line=where.line + lines, end_line=where.end_line + lines))
+    where, fix = finding.location, finding.fix
+    if fix is not None:
+        edits = (edit._replace(line=edit.line + lines, end_line=edit.end_line + lines) for edit in fix.edits)
+        fix = replace(fix, edits=tuple(edits))
+    return replace(finding, location=where._replace(line=where.line + lines, end_line=where.end_line + lines), fix=fix)
 
 
 def _place(finding: Finding) -> tuple[str, int, int, str | None]:

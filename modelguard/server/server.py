@@ -16,7 +16,7 @@ from pygls.protocol import LanguageServerProtocol, default_converter
 
 from modelguard import __version__
 from modelguard.scan.analysis import prepared
-from modelguard.server.actions import actions
+from modelguard.server.actions import FIX_ALL, KINDS, Actions, wanted
 from modelguard.server.checks import Checked, Checks, Request, Stopped
 from modelguard.server.diagnostics import diagnostic
 from modelguard.server.documents import Document, location_of
@@ -82,7 +82,7 @@ class Server(LanguageServer):
         ):
             # pygls notes things on the function, which a bound method does not allow.
             self.feature(method)(partial(handler))
-        options = types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
+        options = types.CodeActionOptions(code_action_kinds=list(KINDS))
         self.feature(types.TEXT_DOCUMENT_CODE_ACTION, options)(partial(self._actions))
 
     def serve(self, source: BinaryIO, target: BinaryIO) -> None:
@@ -93,8 +93,7 @@ class Server(LanguageServer):
 
     def report_server_error(self, error: Exception, source: type[Exception]) -> None:
         """Tell of a message that could not be dealt with. One that asks for an answer has got an error for it."""
-        what = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
-        self._say(f"a message could not be dealt with, and was passed over: {what}")
+        self._say(f"a message could not be dealt with, and was passed over: {_in_words(error)}")
 
     # What the client tells.
 
@@ -153,12 +152,14 @@ class Server(LanguageServer):
 
     def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         document = self._documents.get(params.text_document.uri)
-        only = params.context.only
-        if document is None or not (only is None or {"", types.CodeActionKind.QuickFix} & set(only)):
+        if document is None:
             return []
         edits = self.client_capabilities.workspace and self.client_capabilities.workspace.workspace_edit
-        versioned = bool(edits and edits.document_changes)
-        return list(actions(document, params.range, self._encoding, versioned))
+        actions = Actions(document, self._encoding, bool(edits and edits.document_changes))
+        only = params.context.only
+        quick = only is None or wanted(types.CodeActionKind.QuickFix, only)
+        # What changes the whole document is offered to those who ask for it.
+        return [*(actions.on(params.range) if quick else ()), *(actions.fix_all() if wanted(FIX_ALL, only) else ())]
 
     # What follows.
 
@@ -183,14 +184,13 @@ class Server(LanguageServer):
         loop = asyncio.get_running_loop()
         try:
             checked = await loop.run_in_executor(self._thread, self._checks.check, request, stop)
+            if self._documents.get(uri) is document and document.text == request.text:
+                self._take(document, job, checked)
         except Stopped:
             self._schedule.add(uri, alone=job.alone, spreads=job.spreads, delay=_PATIENCE)
-            return
         except Exception as error:
-            self.report_server_error(error, type(error))
-            return
-        if self._documents.get(uri) is document and document.text == request.text:
-            self._take(document, job, checked)
+            # One document must not end the checks of the others.
+            self._say(f"{document.path}: internal error, so that this file was not checked: {_in_words(error)}")
         self._thread.submit(self._checks.tidy, not job.alone)
 
     def _take(self, document: Document, job: Job, checked: Checked) -> None:
@@ -233,3 +233,7 @@ class Server(LanguageServer):
     @property
     def _encoding(self) -> types.PositionEncodingKind:
         return types.PositionEncodingKind(self.server_capabilities.position_encoding or types.PositionEncodingKind.Utf16)
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
