@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import modelguard
 from modelguard.cli.main import main
 
-ROOT = Path(modelguard.__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture

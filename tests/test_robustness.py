@@ -379,7 +379,7 @@ def misplaced(report: ScanReport, source: str) -> list[Finding]:
     lines = source.split("\n")
     wrong = []
     for finding in report.findings:
-        _, line, column, end_line, end_column = finding.location
+        _, line, column, end_line, end_column, _ = finding.location
         inside = 1 <= line <= end_line <= len(lines) and end_column <= len(lines[end_line - 1]) + 1
         forward = (line, column) < (end_line, end_column) and 1 <= column <= len(lines[line - 1])
         if not inside or not forward or finding.source_line != lines[line - 1]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,10 +113,21 @@ def test_what_a_child_returns_is_freed_by_its_caller() -> None:
         assert recorder.alive["last"] == {"first", "second"} - {"first", "second"}
 
 
+def in_a_fresh_process(call: str) -> None:
+    """Dynamo's hook on frames stays where a compilation raised, and under it each call keeps its arguments until it is done."""
+    child = [sys.executable, "-c", f"import test_liveness; test_liveness.{call}"]
+    done = subprocess.run(child, cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @takes_arguments_along
 @pytest.mark.parametrize("used", [True, False], ids=["used", "unused"])
 def test_inputs_are_freed(used: bool) -> None:
     """An input that its caller gave up is freed after its last use, an unused one before anything runs."""
+    in_a_fresh_process(f"see_inputs_freed({used})")
+
+
+def see_inputs_freed(used: bool) -> None:
     recorder = Recorder()
 
     def build(graph: Graph) -> object:
@@ -133,6 +146,10 @@ def test_inputs_are_freed(used: bool) -> None:
 
 @takes_arguments_along
 def test_structured_inputs_are_freed() -> None:
+    in_a_fresh_process("see_structured_inputs_freed()")
+
+
+def see_structured_inputs_freed() -> None:
     class Model(torch.nn.Module):
         def forward(self, x: Any) -> torch.Tensor:
             return (x["a"].sin() + x["b"]).cos()
