@@ -77,8 +77,6 @@ class Settings:
     """The file, by its absolute path, that holds the findings which are known."""
     root: str | None = None
     source: str | None = None
-    filter_facts: bool = True
-    """Whether entry points that by name alone cannot reach a write are passed over; off only to test that nothing is lost."""
 
     def selects(self, code: str, path: str | None = None) -> bool:
         """Whether findings of `code` are wanted, in the file `path`: the longest entry that fits decides, and between equals

@@ -26,13 +26,6 @@ def test_capture(marked: str) -> None:
     assert report.diagnostics == ()
 
 
-@pytest.mark.parametrize("marked", CASES.values(), ids=list(CASES))
-def test_the_first_stage_hides_none(marked: str) -> None:
-    text = read(marked).text
-    unfiltered = Settings(select=("MG2",), filter_facts=False)
-    assert scan_source(text, "net.py", ONLY_CAPTURE).findings == scan_source(text, "net.py", unfiltered).findings
-
-
 def test_the_training_step_may_be_captured_too() -> None:
     text = read(capture_cases.GUARDS["training"]).text
     captured = Settings(select=("MG2",), training_step_captured=True)

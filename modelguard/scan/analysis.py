@@ -17,11 +17,10 @@ from typing import NamedTuple
 from modelguard.errors import SourceError
 from modelguard.findings import Cell
 from modelguard.observation import Obstacle, StateWrite
-from modelguard.scan.candidates import Candidates
+from modelguard.scan.bindings import FunctionNode
 from modelguard.scan.dependencies import Wanted, digest, imports_of
 from modelguard.scan.dependents import offered
 from modelguard.scan.extraction import Copies, extract
-from modelguard.scan.facts import FunctionNode
 from modelguard.scan.files import as_bytes, is_notebook, plain_line_ends, read_source, read_text, text_of
 from modelguard.scan.kept import Kept, Read, Stamp, stamp
 from modelguard.scan.modules import ModuleFiles
@@ -48,7 +47,6 @@ class Options(NamedTuple):
     entry_points: tuple[str, ...]
     module_bases: tuple[str, ...] = ()
     follow: bool | tuple[str, ...] = True
-    filter_facts: bool = True
 
 
 class Problem(NamedTuple):
@@ -135,12 +133,11 @@ class Analysis:
         """Start with what is known of a project."""
         self._project = project
         self.sought = project.sought
-        entry_points = frozenset(self._options.entry_points)
-        self._world = World(project, entry_points, self._scope, None if self._kept is None else self._kept.parsed)
-        self._candidates = Candidates(project, entry_points, self._scope, self._world.syntax)
+        parsed = None if self._kept is None else self._kept.parsed
+        self._world = World(project, frozenset(self._options.entry_points), self._scope, parsed)
 
     def scan(self, path: str) -> Scanned:
-        """Parse a file, and walk its entry points that could hold a write or an obstacle."""
+        """Parse a file, and walk its entry points."""
         self._problems = []
         self._changed = set()
         absolute = os.path.abspath(path)
@@ -161,10 +158,9 @@ class Analysis:
                 found = list(self._entries(info))
                 entries += len({name for name, _ in found})
                 for name, method in found:
-                    if method is None or not self._options.filter_facts or self._candidates.worth_a_walk(info, method):
-                        recorder = self._walk(info, name, method)
-                        writes += [write for write in recorder.state_writes() if write.location.path in self._scope]
-                        obstacles += [each for each in recorder.obstacles.values() if each.location.path in self._scope]
+                    recorder = self._walk(info, name, method)
+                    writes += [write for write in recorder.state_writes() if write.location.path in self._scope]
+                    obstacles += [each for each in recorder.obstacles.values() if each.location.path in self._scope]
             self.timings["walk"] += time.perf_counter() - start
         except SourceError as error:
             self._problems.append(Problem("unread", path, error.line, error.message))

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from modelguard.errors import SourceError
 from modelguard.scan.bindings import CONSTRUCTORS
 from modelguard.scan.dependencies import imports_in
-from modelguard.scan.facts import FileFacts, FunctionFacts
+from modelguard.scan.facts import FileFacts
 from modelguard.scan.files import discover, is_notebook, read_source, read_text
 from modelguard.settings import Settings
 
@@ -22,9 +22,9 @@ _HEADER = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 
 def offered(facts: FileFacts, entry_points: Collection[str]) -> tuple[str, ...]:
     """The classes and functions of a file that hold what may write state, and that others may call or build on."""
-    found = {name for name, function in facts.functions.items() if _may_write(function)}
+    found = {name for name, function in facts.functions.items() if function.may_write}
     for info in facts.classes.values():
-        if any(_may_write(method) for key, method in info.methods.items() if key not in CONSTRUCTORS and key not in entry_points):
+        if any(method.may_write for key, method in info.methods.items() if key not in CONSTRUCTORS and key not in entry_points):
             found.add(info.name)
     return tuple(sorted(found))
 
@@ -81,7 +81,3 @@ def _module(path: str) -> str:
     folder, name = os.path.split(os.path.abspath(path))
     stem = os.path.splitext(name)[0]
     return os.path.basename(folder) if stem == "__init__" else stem
-
-
-def _may_write(function: FunctionFacts) -> bool:
-    return bool(function.may_write or function.memoisers or function.hands or function.moves or function.borrows)

@@ -190,7 +190,7 @@ class _Scan:
         groups: dict[Options, list[str]] = {}
         for path in files:
             settings = self._settings.for_path(path)
-            options = Options(settings.entry_points, settings.module_bases, settings.follow, settings.filter_facts)
+            options = Options(settings.entry_points, settings.module_bases, settings.follow)
             groups.setdefault(options, []).append(path)
         kept = None
         for options, paths in groups.items():

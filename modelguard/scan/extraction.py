@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 
-from modelguard.scan.bindings import FUNCTIONS, NO_NAMES, blocks, dotted, examine
-from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts, FunctionNode, Import
-from modelguard.scan.texts import WORD, FunctionText, read_text
+from modelguard.scan.bindings import FUNCTIONS, FunctionNode, blocks, dotted, examine
+from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts, Import
+from modelguard.scan.texts import FunctionText, read_text
 
 _ITEM_METHODS = frozenset(("__getitem__", "__setitem__", "__delitem__"))
 
@@ -17,22 +16,11 @@ class Copies:
     """What is known of functions by their text: models are copied from each other, and so are two in five of their functions."""
 
     def __init__(self) -> None:
-        self._known: dict[object, list[tuple[frozenset[str], frozenset[str], FunctionText]]] = {}
+        self.known: dict[object, FunctionText] = {}
         self._sets: dict[frozenset[str], frozenset[str]] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
-
-    def find(self, key: object, children: AbstractSet[str]) -> FunctionText | None:
-        """What is known of a function under a key made of its text, in a class with these children."""
-        for asked, answered, found in self._known.get(key, ()):
-            if asked & children == answered:
-                return found
-        return None
-
-    def keep(self, key: object, children: AbstractSet[str], asked: frozenset[str], found: FunctionText) -> None:
-        """Remember what was found."""
-        self._known.setdefault(key, []).append((asked, asked & children, found))
+        return len(self.known)
 
     def share(self, names: frozenset[str]) -> frozenset[str]:
         """The same names, held once for all functions that have them."""
@@ -62,34 +50,27 @@ class _Extractor:
         self.classes: dict[str, ClassFacts] = {}
         self.functions: dict[str, FunctionFacts] = {}
         self.globals: dict[str, tuple[int, int]] = {}
-        self.aliases: dict[str, frozenset[str]] = {}
         self.patches: list[tuple[str, str, ast.Assign]] = []
         self.pending: list[tuple[dict[str, FunctionFacts], str, FunctionNode, str, bool]] = []
 
     def run(self, tree: ast.Module) -> FileFacts:
-        self._body(tree.body, "", self.functions, self.globals, self.imports, self.aliases)
+        self._body(tree.body, "", self.functions, self.globals, self.imports)
         for name, attribute, assignment in self.patches:
             if name in self.classes:
                 # `Net.forward = step`, below the class: as if its body said so.
-                self._bind(attribute, assignment, self.classes[name].attributes, self.classes[name].aliases)
-        children: dict[int, AbstractSet[str]] = {}
+                self.classes[name].attributes[attribute] = _span(assignment)
         examined: list[FunctionText] = []
-        # A constructor comes before the methods that use what it binds; what is found inside functions is appended on the way.
-        order = sorted(self.pending, key=_constructors_first)
-        for owner, key, node, qualname, is_method in order:
-            said = self._said(node, is_method, children.get(id(owner), NO_NAMES))
-            if key == "__init__":
-                children[id(owner)] = said.stores.keys()
+        # What is found inside functions is appended on the way.
+        for _, _, node, qualname, is_method in self.pending:
+            said = self._said(node, is_method)
             examined.append(said)
             if said.inner:
-                before = len(self.pending)
                 self._body(said.inner, qualname + ".<locals>.", {}, {}, self.local_imports)
-                order.extend(sorted(self.pending[before:], key=_constructors_first))
         for name, found in self.local_imports.items():
             self.imports.setdefault(name, found)
         known = self.functions.keys() | self.imports.keys() | self.globals.keys() | {c.name for c in self.classes.values()}
         known |= {key for _, key, _, _, _ in self.pending}
-        for (owner, key, node, qualname, _), said in zip(order, examined, strict=True):
+        for (owner, key, node, qualname, _), said in zip(self.pending, examined, strict=True):
             owner[key] = self._function(node, qualname, known, said)
         return FileFacts(
             self.path,
@@ -100,7 +81,6 @@ class _Extractor:
             self.classes,
             self.functions,
             self.globals,
-            self.aliases,
             len(self.lines),
         )
 
@@ -111,7 +91,6 @@ class _Extractor:
         functions: dict[str, FunctionFacts],
         names: dict[str, tuple[int, int]],
         imports: dict[str, Import],
-        aliases: dict[str, frozenset[str]] | None = None,
         in_class: bool = False,
     ) -> None:
         work = list(reversed(body))
@@ -131,21 +110,13 @@ class _Extractor:
                     if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and not prefix:
                         self.patches.append((target.value.id, target.attr, node))
                     for name in _bound_names(target):
-                        self._bind(name, node, names, aliases)
+                        names[name] = _span(node)
             elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
                 if isinstance(node.target, ast.Name):
-                    names.setdefault(node.target.id, (node.lineno, node.end_lineno or node.lineno))
+                    names.setdefault(node.target.id, _span(node))
             else:
                 for inner in blocks(node):
                     work.extend(reversed(inner))
-
-    def _bind(
-        self, name: str, node: ast.Assign, names: dict[str, tuple[int, int]], aliases: dict[str, frozenset[str]] | None
-    ) -> None:
-        names[name] = (node.lineno, node.end_lineno or node.lineno)
-        if aliases is not None and isinstance(node.value, (ast.Call, ast.Name, ast.Attribute, ast.Lambda, ast.IfExp)):
-            text = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
-            aliases[name] = frozenset(WORD.findall(text)) - {name}
 
     def _class(self, node: ast.ClassDef, prefix: str) -> None:
         qualname = prefix + node.name
@@ -153,11 +124,10 @@ class _Extractor:
             qualname = f"{qualname}@{node.lineno}"
         methods: dict[str, FunctionFacts] = {}
         attributes: dict[str, tuple[int, int]] = {}
-        aliases: dict[str, frozenset[str]] = {}
         bases = tuple(base for item in node.bases for base in _bases(item))
         decorators = tuple(dotted(item) for item in node.decorator_list)
-        self.classes[qualname] = ClassFacts(node.name, qualname, node.lineno, bases, decorators, methods, attributes, aliases)
-        self._body(node.body, qualname + ".", methods, attributes, self.local_imports, aliases, in_class=True)
+        self.classes[qualname] = ClassFacts(node.name, qualname, node.lineno, bases, decorators, methods, attributes)
+        self._body(node.body, qualname + ".", methods, attributes, self.local_imports, in_class=True)
 
     def _import(self, node: ast.Import | ast.ImportFrom, imports: dict[str, Import]) -> None:
         if isinstance(node, ast.Import):
@@ -181,7 +151,7 @@ class _Extractor:
                     self.others[name] = (*self.others.get(name, ()), known)
                 imports[name] = found
 
-    def _said(self, node: FunctionNode, is_method: bool, children: AbstractSet[str]) -> FunctionText:
+    def _said(self, node: FunctionNode, is_method: bool) -> FunctionText:
         """What a function's text says, with the docstring left out, in which examples would look like code."""
         first, last = _lines_of(node)
         lines = self.lines[first - 1 : last]
@@ -192,12 +162,11 @@ class _Extractor:
             del lines[start.lineno - first : end + 1 - first]
         text = "\n".join(lines)
         key = (node.name, is_method, len(text), hash(text))
-        known = self.copies.find(key, children)
+        known = self.copies.known.get(key)
         if known is None:
-            seen, asked = examine(node, is_method, children)
-            known = read_text(node, text, seen)
+            known = read_text(node, text, examine(node, is_method))
             if not known.inner:
-                self.copies.keep(key, children, asked, known)
+                self.copies.known[key] = known
         return known
 
     def _function(self, node: FunctionNode, qualname: str, known: set[str], said: FunctionText) -> FunctionFacts:
@@ -209,11 +178,6 @@ class _Extractor:
         if said.supers:
             own |= said.supers
         names, own = self.copies.share(names), self.copies.share(own)
-        passes = NO_NAMES
-        if said.uncalled:
-            passes = frozenset(
-                word for word in said.uncalled if word in self.functions or (word in self.imports and word[0].islower())
-            )
         return FunctionFacts(
             node.name,
             qualname,
@@ -225,18 +189,6 @@ class _Extractor:
             said.stores,
             said.declares,
             said.may_write,
-            said.memoisers,
-            said.hands,
-            said.fills,
-            said.moves,
-            said.borrows,
-            said.hands_out,
-            said.states,
-            said.lent,
-            said.arguments,
-            said.nests,
-            passes,
-            said.keeps,
         )
 
 
@@ -245,8 +197,8 @@ def _lines_of(node: FunctionNode) -> tuple[int, int]:
     return node.decorator_list[0].lineno if node.decorator_list else node.lineno, node.end_lineno or node.lineno
 
 
-def _constructors_first(pending: tuple[object, str, object, object, object]) -> bool:
-    return pending[1] != "__init__"
+def _span(node: ast.stmt) -> tuple[int, int]:
+    return node.lineno, node.end_lineno or node.lineno
 
 
 def _method_key(node: FunctionNode) -> str | None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 from modelguard.errors import SourceError
-from modelguard.scan.bindings import CONSTRUCTORS
-from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts, FunctionNode
+from modelguard.scan.bindings import CONSTRUCTORS, FunctionNode
+from modelguard.scan.facts import ClassFacts, FileFacts, FunctionFacts
 from modelguard.scan.tables import nn_attribute
 
 

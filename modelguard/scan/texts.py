@@ -8,8 +8,7 @@ from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
-from modelguard.scan.bindings import CONSTRUCTORS, NO_NAMES, Seen, dotted
-from modelguard.scan.facts import FunctionNode
+from modelguard.scan.bindings import CONSTRUCTORS, NO_NAMES, FunctionNode, Seen, dotted
 from modelguard.scan.tables import CONTAINER_MUTATORS, HOOK_REGISTRATIONS, MODULE_MOVERS, REGISTRATIONS, VIEW_FUNCTIONS
 
 _MUTATORS = CONTAINER_MUTATORS | HOOK_REGISTRATIONS | REGISTRATIONS.keys() | {"train", "eval", "__setattr__", "__delattr__"}
@@ -33,7 +32,6 @@ _ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w*)")
 _OWN = re.compile(r"self\s*\.\s*([A-Za-z_]\w*)")
 _SUPER = re.compile(r"super\([^()]*\)\s*\.\s*([A-Za-z_]\w*)")
 _BARE_SELF = re.compile(r"self\b(?![ \t]*[.\w(\[])")
-_NOT_CALLED = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\b(?!\s*[(.=])")
 WORD = re.compile(r"[A-Za-z_]\w*")
 _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
 
@@ -41,62 +39,36 @@ _MEMOISED = re.compile(r"cache|memo", re.IGNORECASE)
 class FunctionText(NamedTuple):
     """What the text of a function says, wherever it stands; `own` is None where any name may be taken off the first parameter."""
 
-    stores: dict[str, bool]
+    stores: frozenset[str]
     inner: list[ast.stmt]
     attributes: frozenset[str]
     words: tuple[str, ...]
     own: frozenset[str] | None
     items: bool
     supers: frozenset[str]
-    uncalled: frozenset[str]
     declares: bool
     may_write: bool
-    memoisers: tuple[str, ...]
-    hands: dict[str, int]
-    moves: frozenset[str]
-    fills: bool
-    borrows: frozenset[str]
-    hands_out: bool
-    states: frozenset[str]
-    lent: dict[str, set[str]]
-    arguments: frozenset[str]
-    nests: bool
-    keeps: frozenset[str]
 
 
 def read_text(node: FunctionNode, text: str, seen: Seen) -> FunctionText:
     attributes = set(map(intern, _ATTRIBUTE.findall(text)))
     words = set(map(intern, WORD.findall(text)))
-    fresh = seen.fresh
-    if node.name in CONSTRUCTORS:
-        fresh.add(seen.owner)
-    moves = NO_NAMES
-    handed = seen.handed - fresh
-    if not _MOVERS.isdisjoint(attributes):
-        moves = frozenset(m.group(1) or "" for m in _moves(seen.owner).finditer(text))
-        if "" in moves and seen.owner not in ("self", "cls"):
-            # A helper moves what it is handed: that must be a module.
-            moves -= {""}
-            handed.add(seen.owner)
+    fresh = seen.fresh | {seen.owner} if node.name in CONSTRUCTORS else seen.fresh
     changed: set[str] = set()
-    taken = False
     if not _MUTATORS.isdisjoint(attributes) or text.count("_(") > text.count("__(") or "_ (" in text:
         changed = {_receiver(text, found.start()) for found in _calls().finditer(text)} - fresh - {_NOBODY}
-        # `keep = self.history.append`: taken off to be called by another name.
-        taken = any(text.count(f".{name}") > text.count(f".{name}(") for name in _MUTATORS & attributes)
     may_write = (
         seen.written
-        or not changed <= seen.arguments | seen.borrowed.keys()
-        or not seen.returning.isdisjoint(changed | seen.handed)
-        or taken
+        or bool(changed)
+        # `keep = self.history.append`: taken off to be called by another name.
+        or any(text.count(f".{name}") > text.count(f".{name}(") for name in _MUTATORS & attributes)
+        or not _MOVERS.isdisjoint(attributes)
         or f"for {seen.owner}." in text
         or _suspicious(words, text)
+        or any(_MEMOISED.search(dotted(item)) for item in node.decorator_list)
         or ("out" in words and _OUT.search(text) is not None)
         or (not _WORDS.isdisjoint(words) and _WORD_CALL.search(text) is not None)
     )
-    handed |= changed & seen.arguments
-    places = {name: index for index, name in enumerate(seen.parameters)}
-    borrows = seen.lenders.union(*(seen.borrowed[name] for name in changed & seen.borrowed.keys()))
     naming = not _NAMERS.isdisjoint(words)
     own: frozenset[str] | None = None
     if "self" in words and not naming and not _renames_self(text):
@@ -110,20 +82,8 @@ def read_text(node: FunctionNode, text: str, seen: Seen) -> FunctionText:
         own=own,
         items=f"{seen.owner}[" in text,
         supers=frozenset(_SUPER.findall(text)) if "super" in words else NO_NAMES,
-        uncalled=frozenset(words.intersection(_NOT_CALLED.findall(text))) if node.name == "__init__" else NO_NAMES,
         declares=not _DECLARES.isdisjoint(words),
         may_write=may_write,
-        memoisers=tuple(name for name in map(dotted, node.decorator_list) if _MEMOISED.search(name)),
-        hands={name: places.get(name, -1) for name in handed},
-        moves=moves,
-        fills=seen.fills,
-        borrows=frozenset(borrows),
-        hands_out=seen.hands_out,
-        states=seen.states,
-        lent=seen.borrowed,
-        arguments=frozenset(seen.arguments),
-        nests=seen.nests or "lambda" in words,
-        keeps=frozenset(map(intern, _kept(seen.owner).findall(text))) if node.name == "__init__" or seen.hands_out else NO_NAMES,
     )
 
 
@@ -139,18 +99,6 @@ def _suspicious(words: set[str], text: str) -> bool:
 def _calls() -> re.Pattern[str]:
     """Finds calls of what may change its receiver. Made when the first is looked for: most small scans have none."""
     return re.compile(rf"\.\s*(?:{'|'.join(sorted(_MUTATORS))}|(?!__)\w*[A-Za-z0-9]_)\s*\(")
-
-
-@lru_cache(maxsize=64)
-def _kept(owner: str) -> re.Pattern[str]:
-    """Finds the attributes that are taken off the first parameter, and neither called nor bound: `self.step = self._eager`."""
-    return re.compile(rf"\b{owner or 'self'}\s*\.\s*([A-Za-z_]\w*)\b(?!\s*(?:[(.\[]|=(?!=)))")
-
-
-@lru_cache(maxsize=64)
-def _moves(owner: str) -> re.Pattern[str]:
-    """Finds what is moved or cast of the first parameter: `self.x.to(`, with the attribute."""
-    return re.compile(rf"\b{owner or 'self'}(?:\.(\w+)(?:\.\w+)*)?\.(?:{'|'.join(sorted(_MOVERS))})\(")
 
 
 def _renames_self(text: str) -> bool:

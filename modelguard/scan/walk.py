@@ -12,9 +12,9 @@ from collections.abc import Container, Sequence
 
 from modelguard.observation import Kind, Root
 from modelguard.scan.attributes import Attributes
-from modelguard.scan.bindings import used_as_tensors
-from modelguard.scan.candidates import registering
-from modelguard.scan.facts import FunctionFacts, FunctionNode
+from modelguard.scan.bindings import FunctionNode, used_as_tensors
+from modelguard.scan.construction import registering
+from modelguard.scan.facts import FunctionFacts
 from modelguard.scan.invocations import Invocations, calls_back
 from modelguard.scan.paths import Path
 from modelguard.scan.project import Project, cut_offset, parse_cut
