@@ -59,8 +59,9 @@ def save_artifact(path: str | os.PathLike[str], code: str, submod_names: list[st
     payload = stream.getvalue()
     content_hash = hashlib.sha256(payload).hexdigest()
     header = b"%s %d %s\n" % (_MAGIC, VERSION, content_hash.encode())
+    _expect_file(name, "written")
     try:
-        _replace(Path(name), header + payload)
+        _replace(Path(os.path.realpath(name)), header + payload)
     except (OSError, ValueError) as error:
         raise ArtifactError(name, f"cannot be written: {_reason(error)}") from error
     return content_hash
@@ -80,6 +81,7 @@ def load_artifact(path: str | os.PathLike[str], content_hash: str | None = None)
         ArtifactError: the file is missing, damaged, of another version or other content, or names what does not exist here.
     """
     name = os.fspath(path)
+    _expect_file(name, "read")
     try:
         data = Path(name).read_bytes()
     except (OSError, ValueError) as error:
@@ -115,13 +117,19 @@ def _read(name: str, payload: bytes, content_hash: str) -> Artifact:
     return Artifact(code, submod_names, consts, content_hash, version)
 
 
+def _expect_file(name: str, done: str) -> None:
+    """What is there must be a file: a device has no end, and a pipe waits."""
+    if "\0" not in name and os.path.exists(name) and not os.path.isfile(name):
+        raise ArtifactError(name, f"cannot be {done}: it is not a file; name one")
+
+
 def _reason(error: OSError | ValueError) -> str:
     # A path with a NUL in it is a ValueError.
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _replace(path: Path, data: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    descriptor, temporary = tempfile.mkstemp(prefix=".modelguard-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

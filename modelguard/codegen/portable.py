@@ -9,7 +9,7 @@ import dataclasses
 import enum
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -71,10 +71,14 @@ def pack(value: Any, depth: int = 0) -> Any:
     if isinstance(value, enum.Enum):
         return ("enum", _reference(kind), value.name)
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        _has_only(value, ())
         return ("namedtuple", _reference(kind), [pack(item, depth + 1) for item in value])
     if dataclasses.is_dataclass(kind) and not isinstance(value, type):
-        fields = [(field.name, pack(getattr(value, field.name), depth + 1)) for field in dataclasses.fields(value) if field.init]
-        return ("dataclass", _reference(kind), fields)
+        names = [field.name for field in dataclasses.fields(value)]
+        _has_only(value, names)
+        if not all(hasattr(value, name) for name in names):
+            raise NotPortable(f"{kind.__qualname__} has a field without a value")
+        return ("dataclass", _reference(kind), [(name, pack(getattr(value, name), depth + 1)) for name in names])
     if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return ("torch", f"ops.{value}")
     if callable(value):
@@ -112,8 +116,23 @@ def _leaf(data: torch.Tensor) -> torch.Tensor:
     return data.requires_grad_()
 
 
+def _named_tuple(reference: tuple[str, str], items: list[Any]) -> Any:
+    kind = _resolved(reference)
+    if len(items) != len(kind._fields):
+        raise NotPortable(f"`{'.'.join(reference)}` has other fields by now")
+    # Its own `__new__` may change what it is given.
+    return tuple.__new__(kind, map(unpack, items))
+
+
 def _dataclass(reference: tuple[str, str], fields: list[tuple[str, Any]]) -> Any:
-    return _resolved(reference)(**{name: unpack(item) for name, item in fields})
+    kind = _resolved(reference)
+    if [name for name, _ in fields] != [field.name for field in dataclasses.fields(kind)]:
+        raise NotPortable(f"`{'.'.join(reference)}` has other fields by now")
+    # `__init__` and `__post_init__` ran when the value was made, and may not take what they made of it.
+    made = object.__new__(kind)
+    for name, item in fields:
+        object.__setattr__(made, name, unpack(item))
+    return made
 
 
 def _torch_object(name: str) -> Any:
@@ -142,7 +161,7 @@ _UNPACKERS: dict[str, Callable[..., Any]] = {
     "treespec": lambda text: _pytree.treespec_loads(text),
     "flag": lambda reference, value: _resolved(reference)(value),
     "enum": lambda reference, name: _resolved(reference)[name],
-    "namedtuple": lambda reference, items: _resolved(reference)(*map(unpack, items)),
+    "namedtuple": _named_tuple,
     "dataclass": _dataclass,
     "name": lambda reference: _resolved(reference),
 }
@@ -190,6 +209,13 @@ def _resolved(reference: tuple[str, str]) -> Any:
     except (ImportError, AttributeError):
         raise NotPortable(f"`{module}.{name}` cannot be imported here") from None
     return found
+
+
+def _has_only(value: object, names: Sequence[str]) -> None:
+    """Raises NotPortable if an object has attributes besides those: they would be lost."""
+    others = sorted(getattr(value, "__dict__", {}).keys() - set(names))
+    if others:
+        raise NotPortable(f"{_shown(value)} has attributes besides its fields ({', '.join(others)}), which would be lost")
 
 
 def _shown(value: object) -> str:

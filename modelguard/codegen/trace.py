@@ -55,6 +55,8 @@ def trace(
         TraceError: the model has no single graph; the message has the tracer's reason.
     """
     keywords = dict(kwargs or {})
+    if not isinstance(args, (tuple, list)):
+        raise TraceError(f"`args` are the arguments of a call in a tuple, such as `(x,)`; got a {type(args).__name__}")
     if tracer not in TRACERS:
         raise TraceError(f"there is no tracer {tracer!r}; there are {', '.join(TRACERS)}")
     try:

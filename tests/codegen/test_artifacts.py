@@ -43,6 +43,38 @@ class Settings:
         object.__setattr__(self, "doubled", self.scale * 2)
 
 
+@dataclasses.dataclass
+class Scaled:
+    scale: float
+    times: dataclasses.InitVar[int] = 1
+
+    def __post_init__(self, times: int) -> None:
+        self.scale *= times * 2
+
+
+class Doubled(collections.namedtuple("Doubled", ["first"])):
+    __slots__ = ()
+
+    def __new__(cls, first: int) -> Doubled:
+        return super().__new__(cls, first * 2)
+
+
+class Noted(Pair):
+    """Has a `__dict__`, unlike other named tuples."""
+
+
+def noted() -> Noted:
+    made = Noted(1, 2)
+    made.note = 3
+    return made
+
+
+def set_later() -> Scaled:
+    made = Scaled(1.0)
+    made.later = 1  # type: ignore[attr-defined]
+    return made
+
+
 class Mode(enum.Enum):
     HALF = 0.5
     TWICE = (2.0, "twice")
@@ -97,6 +129,8 @@ CONSTANTS = {
     "no flags": Flags(0),
     "named tuple": Pair(1, [Mode.HALF]),
     "dataclass": Settings(2.0, Pair(math.inf, slice(1))),
+    "dataclass that changes what it is given": Scaled(2.0, 3),
+    "named tuple that changes what it is given": Doubled(2),
     "overload": torch.ops.aten.add.Tensor,
     "packet": torch.ops.aten.add,
     "function": double,
@@ -221,6 +255,8 @@ REFUSED = {
     "result of an operator": (lambda: torch.ones(2, requires_grad=True) * 2, "computed"),
     "subclass of int": (lambda: type("Own", (int,), {})(3), "3 is neither"),
     "generator": (lambda: (x for x in ()), "generator"),
+    "attribute of a named tuple": (noted, r"attributes besides its fields \(note\), which would be lost"),
+    "attribute of a dataclass": (set_later, r"attributes besides its fields \(later\), which would be lost"),
 }
 
 
@@ -431,3 +467,25 @@ def test_a_file_has_the_rights_of_any_new_file(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     save_artifact(tmp_path / "a", "code", [], [])
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
+def test_what_is_no_file_is_left_alone(tmp_path: Path, kind: str) -> None:
+    path = Path(os.devnull) if kind == "device" else tmp_path / "there"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    before = path.stat().st_mode
+    with pytest.raises(ArtifactError, match=f"{path}: cannot be written: it is not a file"):
+        save_artifact(path, "code", [], [])
+    with pytest.raises(ArtifactError, match=f"{path}: cannot be read: it is not a file"):
+        load_artifact(path)
+    assert path.stat().st_mode == before
+
+
+def test_a_link_is_written_through_and_the_longest_name_taken(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / ("n" * 255))
+    save_artifact(link, "code", [], [])
+    assert link.is_symlink() and load_artifact(tmp_path / ("n" * 255)).code == "code"

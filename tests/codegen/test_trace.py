@@ -110,10 +110,11 @@ class Breaks(torch.nn.Module):
         pytest.param(Breaks(), (torch.ones(2),), "fx", "cannot be traced into one graph by fx", id="fx"),
         pytest.param(Breaks(), (1, 2), "fx", "too many positional arguments", id="too many arguments"),
         pytest.param(lambda x: x, (torch.ones(2),), "export", "torch.export takes modules only", id="a function"),
+        pytest.param(Scaled(), torch.ones(2), "dynamo", r"in a tuple, such as `\(x,\)`; got a Tensor", id="a bare tensor"),
         pytest.param(lambda: 3, (), "dynamo", "computes nothing with tensors", id="no tensors"),
         pytest.param(Scaled(), (torch.ones(2),), "jit", "there is no tracer 'jit'", id="no such tracer"),
     ],
 )
-def test_what_has_no_graph(model: Any, args: tuple[Any, ...], tracer: Any, message: str) -> None:
+def test_what_has_no_graph(model: Any, args: Any, tracer: Any, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         trace(model, args, tracer=tracer)
