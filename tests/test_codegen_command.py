@@ -69,6 +69,12 @@ def counting():
     return Counter(), (torch.ones(2),)
 
 
+def locked():
+    model = Gated()
+    model.up.lock = __import__("threading").Lock()
+    return model, (torch.ones(2, 4),)
+
+
 def fails():
     raise ValueError("no weights here")
 
@@ -185,6 +191,12 @@ def test_state_that_the_code_does_not_write_is_told(model: str) -> None:
     assert done.returncode == 0
     assert re.search(r"self\.n is rebound at .*gated\.py:\d+ in forward: generated code is not sure to do so", done.stderr)
     assert "rebound" not in run(f"{model}:build").stderr
+
+
+def test_a_model_that_cannot_be_copied_has_code_all_the_same(model: str) -> None:
+    done = run(f"{model}:locked")
+    assert done.returncode == 0 and "def execution_fn(" in done.stdout
+    assert "whether the model writes state was not looked at: self.up.lock (_thread.lock) cannot be copied" in done.stderr
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/codegen.md"])

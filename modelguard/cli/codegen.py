@@ -91,10 +91,15 @@ def _generated(target: str, tracer: str, split_ops: tuple[str, ...]) -> Generate
 
 def _side_effects(loaded: Target, arguments: tuple[Any, ...]) -> list[SideEffect]:
     from modelguard.runtime.copying import deep_copied
+    from modelguard.runtime.errors import CopyError
     from modelguard.runtime.observing import side_effects_of
     from modelguard.runtime.state import apart
 
     if not loaded.calls:
         return []
-    with apart(loaded.model):
-        return side_effects_of(*deep_copied((loaded.model, [arguments], loaded.kwargs)))[0]
+    try:
+        with apart(loaded.model):
+            return side_effects_of(*deep_copied((loaded.model, [arguments], loaded.kwargs)))[0]
+    except CopyError as error:
+        remark(f"modelguard: whether the model writes state was not looked at: {error}")
+        return []

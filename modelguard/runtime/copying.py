@@ -11,8 +11,10 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
-from modelguard.runtime.reaching import Memo, content, emptied, reached
+from modelguard.runtime.errors import CopyError
+from modelguard.runtime.reaching import Memo, content, emptied, reached, slots
 
 Thing = TypeVar("Thing")
 
@@ -25,7 +27,7 @@ def deep_copied(thing: Thing, ready: Mapping[int, Any] | None = None) -> Thing:
         ready: copies to use, by the identity of their originals.
 
     Raises:
-        Exception: whatever an object in it raises that cannot be copied.
+        CopyError: an object in it cannot be copied; the message has its path and class.
     """
     memo: dict[int, Any] = dict(ready or {})
     cells: dict[int, tuple[CellType, CellType]] = {}
@@ -43,9 +45,54 @@ def deep_copied(thing: Thing, ready: Mapping[int, Any] | None = None) -> Thing:
         for original, own in cells.values():
             for value in content(original):
                 own.cell_contents = copy.deepcopy(value, memo)
+    except Exception as error:
+        # Classes say in their own ways that they cannot be copied.
+        path, culprit = _culprit(thing)
+        raise CopyError(
+            f"{path} ({type(culprit).__module__}.{type(culprit).__qualname__}) cannot be copied: {' '.join(str(error).split())}; "
+            "detach what is computed with gradients, or give the class a __deepcopy__"
+        ) from None
     finally:
         _METHODS[MethodType] = methods
     return copied
+
+
+def _culprit(thing: Any) -> tuple[str, Any]:
+    """The innermost part of `thing` that cannot be copied, and its path."""
+    path, met = "", {id(thing)}
+    while True:
+        for suffix, part in _parts(thing):
+            if id(part) not in met and not _can_be_copied(part):
+                met.add(id(part))
+                path, thing = f"{path}{suffix}" if path else _root(suffix, part), part
+                break
+        else:
+            return path or "it", thing
+
+
+def _root(suffix: str, part: Any) -> str:
+    return "self" if isinstance(part, nn.Module) else f"input{suffix}"
+
+
+def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(thing, dict):
+        yield from ((f"[{key!r}]", value) for key, value in thing.items())
+    elif isinstance(thing, (list, tuple)):
+        yield from ((f"[{index}]", value) for index, value in enumerate(thing))
+    own = dict(vars(thing)) if hasattr(thing, "__dict__") and not isinstance(thing, (type, ModuleType)) else {}
+    if isinstance(thing, nn.Module):
+        for table in ("_parameters", "_buffers", "_modules"):
+            own |= own.pop(table)
+    yield from ((f".{name}", value) for name, value in own.items())
+    yield from ((f".{slot}", getattr(thing, slot)) for slot in slots(type(thing)) if hasattr(thing, slot))
+
+
+def _can_be_copied(part: Any) -> bool:
+    try:
+        copy.deepcopy(part)
+    except Exception:
+        return False
+    return True
 
 
 _METHODS: dict[type, Any] = getattr(copy, "_deepcopy_dispatch")  # noqa: B009

@@ -34,6 +34,10 @@ class RecompileError(ModelguardError, RuntimeError):
     """What was compiled once does not hold for these arguments."""
 
 
+class CopyError(ModelguardError, TypeError):
+    """A model or its inputs cannot be copied, so nothing can be tried on a copy."""
+
+
 class StateWriteError(ModelguardError, RuntimeError):
     """Compiled code writes state, and is meant for a CUDA graph.
 

@@ -18,7 +18,7 @@ from modelguard.runtime import state
 from modelguard.runtime.copying import deep_copied
 from modelguard.runtime.cuda_graph import CudaCapture
 from modelguard.runtime.differences import NO_NUMBER, Difference, differences
-from modelguard.runtime.errors import OptionError
+from modelguard.runtime.errors import CopyError, OptionError
 from modelguard.runtime.given import a_module, tuples
 from modelguard.runtime.tape import HostRead, ShapeChanged, Tape
 from modelguard.runtime.varying import Call, varied
@@ -172,11 +172,8 @@ def _copies(model: nn.Module, calls: list[Call], others: list[Call]) -> _Case:
     """Copied in one go, so that what they share they share in the copy."""
     try:
         return _Case(*deep_copied((model, calls, others), _parted(calls)))
-    except Exception as error:
-        raise ReplayError(
-            f"the model or its inputs cannot be copied ({_told(error)}); "
-            "detach what is computed with gradients, or give the class a __deepcopy__"
-        ) from error
+    except CopyError as error:
+        raise ReplayError(f"the model cannot be compared with itself: {error}") from None
 
 
 def _parted(calls: list[Call]) -> dict[int, torch.Tensor]:

@@ -840,7 +840,12 @@ def fails_late(self: Any, x: Any) -> Any:
 
 
 CANNOT: dict[str, tuple[Callable[[], nn.Module], Any, dict[str, Any], str]] = {
-    "lock": (lambda: Made(lambda self, x: x, lock=__import__("threading").Lock()), None, {}, "cannot be copied .*lock"),
+    "lock": (
+        lambda: Made(lambda self, x: x, lock=__import__("threading").Lock()),
+        None,
+        {},
+        r"self\.lock \(_thread\.lock\) cannot be copied: .*lock",
+    ),
     "computed with gradients": (
         lambda: Made(lambda self, x: x, t=nn.Parameter(torch.ones(2)) * 2),
         None,
