@@ -15,7 +15,7 @@ from modelguard.cli.baselines import Baselines
 from modelguard.cli.progress import progress_on_terminal
 from modelguard.cli.remarks import remark
 from modelguard.errors import ModelguardError
-from modelguard.findings import Diagnostic, ScanReport, Severity
+from modelguard.findings import Applicability, Diagnostic, ScanReport, Severity
 from modelguard.report import formats, text
 from modelguard.scan.engine import scan_paths, scan_source
 from modelguard.scan.files import unscanned
@@ -208,11 +208,12 @@ def command(
         return FAILED if _is_incomplete(report) else CLEAN
     fixed = None
     if fix or diff:
+        hint = _unsafe_hint(_shown(report, settings), given) if diff and not unsafe_fixes and not quiet else ""
         found, files = _fix(found, settings, scan, given, unsafe_fixes, diff, lambda report: _shown(new(report)[0], settings))
         report, said = new(found)
         fixed = sum(file.repaired for file in files)
         if show_fixes or (diff and not quiet):
-            remark(f"modelguard: {'would fix' if diff else 'fixed'} {text.plural(fixed, 'finding')}")
+            remark(f"modelguard: {'would fix' if diff else 'fixed'} {text.plural(fixed, 'finding')}{hint}")
         if show_fixes:
             for line in (line for file in files for line in file.listed()):
                 remark(line)
@@ -283,6 +284,14 @@ def _scan_input(path: str, source: bytes, settings: SettingsFiles, force_exclude
         if leaves_out(path, settings.for_path):
             return ScanReport()
     return scan_source(source, path, settings)
+
+
+def _unsafe_hint(report: ScanReport, given: Mapping[str, bytes]) -> str:
+    """How many findings have a fix that is not proved safe."""
+    from modelguard.cli.fixing import fixable
+
+    count = sum(applicability is Applicability.UNSAFE for applicability in fixable(report, given).values())
+    return f"; {count} more with --unsafe-fixes" if count else ""
 
 
 def _rendered(

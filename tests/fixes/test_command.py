@@ -48,6 +48,7 @@ DIFF = """\
          self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
          return x + self.bias + self.mean
 """
+TOLD = "modelguard: would fix 1 finding; 1 more with --unsafe-fixes\n"
 
 
 class Result(NamedTuple):
@@ -129,7 +130,7 @@ def test_what_can_be_repaired_is_marked(net: Path, scan: Run) -> None:
 
 
 def test_diff_changes_nothing(net: Path, scan: Run) -> None:
-    assert scan("net.py", "--diff") == (1, DIFF, "modelguard: would fix 1 finding\n")
+    assert scan("net.py", "--diff") == (1, DIFF, TOLD)
     assert scan("net.py", "--diff", "--fix", "-q") == (1, DIFF, "")
     assert scan("net.py", "--diff", "--ignore", "MG101") == (0, "", "modelguard: would fix 0 findings\n")
     assert net.read_text() == MODEL
@@ -149,7 +150,7 @@ def test_the_diff_is_a_patch(end: str, last: str, net: Path, scan: Run) -> None:
 
 def test_show_fixes_lists_them(net: Path, scan: Run) -> None:
     assert scan("net.py", "--diff", "--show-fixes").err.splitlines() == [
-        "modelguard: would fix 1 finding",
+        "modelguard: would fix 1 finding; 1 more with --unsafe-fixes",
         "net.py: 1 x MG101 (buffer-rebound)",
     ]
     assert scan(".", "--fix", "--unsafe-fixes", "--show-fixes").err.splitlines() == [
@@ -299,7 +300,11 @@ def test_excluded_standard_input_is_passed_on(net: Path, scan: Run, given: Calla
 
 def test_the_diff_of_standard_input(net: Path, scan: Run, given: Callable[[bytes], None]) -> None:
     given(MODEL.encode())
-    assert scan("--diff", "--stdin-filename", "net.py", "-") == (1, DIFF, "modelguard: would fix 1 finding\n")
+    assert scan("--diff", "--stdin-filename", "net.py", "-") == (
+        1,
+        DIFF,
+        "modelguard: would fix 1 finding; 1 more with --unsafe-fixes\n",
+    )
 
 
 # What goes wrong
