@@ -169,9 +169,13 @@ _UNPACKERS: dict[str, Callable[..., Any]] = {
 
 def _dumped(spec: _pytree.TreeSpec) -> str:
     try:
-        return _pytree.treespec_dumps(spec)
+        text = _pytree.treespec_dumps(spec)
     except (NotImplementedError, TypeError, ValueError) as error:
         raise NotPortable(f"the structure of the arguments or results has no text: {error}") from None
+    if _pytree.treespec_loads(text) != spec:
+        # JSON makes lists of tuples that are keys.
+        raise NotPortable("the structure of the arguments or results has keys that come back different; use texts or numbers")
+    return text
 
 
 def _named(value: Callable[..., Any]) -> tuple[Any, ...]:

@@ -255,6 +255,7 @@ REFUSED = {
     "result of an operator": (lambda: torch.ones(2, requires_grad=True) * 2, "computed"),
     "subclass of int": (lambda: type("Own", (int,), {})(3), "3 is neither"),
     "generator": (lambda: (x for x in ()), "generator"),
+    "structure with tuples as keys": (lambda: _pytree.tree_structure({(1, 2): 3}), "keys that come back different"),
     "attribute of a named tuple": (noted, r"attributes besides its fields \(note\), which would be lost"),
     "attribute of a dataclass": (set_later, r"attributes besides its fields \(later\), which would be lost"),
 }
